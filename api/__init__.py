@@ -1,0 +1,1 @@
+"""How people and machines reach Burnproof: the command line and the typed client."""

@@ -1,0 +1,1 @@
+"""Who did what to which target, and on what evidence: the append-only record."""

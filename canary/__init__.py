@@ -1,0 +1,1 @@
+"""The comparison of two arms: a pure, versioned judge."""

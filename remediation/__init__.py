@@ -1,0 +1,1 @@
+"""Diagnosis, plan and guardrails of repair: pure."""

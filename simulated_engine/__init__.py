@@ -1,0 +1,1 @@
+"""An OpenAI-compatible engine without a model, for tests and small laptops."""

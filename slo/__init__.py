@@ -1,0 +1,1 @@
+"""Objectives, burn rates and verdicts: pure."""

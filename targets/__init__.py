@@ -1,0 +1,1 @@
+"""What Burnproof acts on: pure references, and one adapter a system."""

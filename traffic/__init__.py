@@ -1,0 +1,1 @@
+"""Synthetic load: pure profiles and the driver that sends them."""
