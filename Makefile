@@ -28,8 +28,8 @@ $(READY): requirements.lock pyproject.toml
 	  || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 setup" >&2; exit 1; }; \
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV); \
 	echo "installing the locked requirements into $(VENV) (about a minute)"; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .; \
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock; \
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .; \
 	echo "$(WANTED)" > $@
 
 setup: $(READY) ## Make .venv from requirements.lock and install burnproof into it
