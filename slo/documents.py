@@ -24,8 +24,15 @@ MAX_DEPTH = 40
 """Deepest nesting of a document. Source: ours: the deepest real one has 8 levels."""
 
 
-def validate_document(model: type[Model], raw: object) -> Model:
+def validate_document(
+    model: type[Model], raw: object, *, written_by_hand: bool = True
+) -> Model:
     """Return the model that the document describes.
+
+    Args:
+        model: the model, as deep as it goes.
+        raw: the parsed document.
+        written_by_hand: durations need a unit; False where a program wrote seconds as numbers.
 
     Raises:
         SpecErrors: the document is not one; all problems, each with its path.
@@ -36,7 +43,8 @@ def validate_document(model: type[Model], raw: object) -> Model:
     if foreign:
         raise SpecErrors(foreign)
     try:
-        return model.model_validate(raw, extra="forbid", context=DOCUMENT)
+        context = DOCUMENT if written_by_hand else None
+        return model.model_validate(raw, extra="forbid", context=context)
     except ValidationError as error:
         raise SpecErrors(_translate(model, error)) from None
 
