@@ -1,0 +1,100 @@
+"""What a good request is, and how many of them are promised.
+
+An `Objective` is a target ratio over a window; its `Indicator` sorts each record into not valid,
+good or bad. It reads one record at a time and knows neither arms nor faults.
+
+Hard part: clients that give up. A client that closes the tab after half a second is no evidence
+about the service and is not a valid event. A client that gives up because nothing came for longer
+than the bound is the very failure the objective is about, and counts as bad; otherwise only the
+survivors of a hang would be measured.
+"""
+
+from fractions import Fraction
+
+from pydantic import BaseModel, Field, FiniteFloat
+
+from slo.records import Outcome, RequestRecord
+
+KNOWN_FLAGS = ("empty", "rep4", "non_finite", "bad_tool_json")
+"""Text flags the gateway can raise."""
+
+
+class Indicator(BaseModel, frozen=True):
+    """Which requests are bad: every failed one, and every one that breaks a bound given here."""
+
+    max_gap_seconds: FiniteFloat | None = Field(default=2.0, gt=0)
+    """Longest silence allowed after the first token, seconds. None: no bound.
+
+    Source: ours, 2026-12: a stall after the first token is neither an error nor a TTFT event.
+    """
+    max_ttft_seconds: FiniteFloat | None = Field(default=None, gt=0)
+    """Longest wait for the first token, seconds. None: no bound."""
+    max_e2e_seconds: FiniteFloat | None = Field(default=None, gt=0)
+    """Longest whole request, seconds. None: no bound."""
+    bad_flags: tuple[str, ...] = ()
+    """Text flags that make a request bad."""
+
+    def is_stalled(self, record: RequestRecord) -> bool:
+        """Say whether a silence in this request broke the gap or first-token bound.
+
+        Before the first token the first-token bound counts, or, when there is none, the gap bound.
+        """
+        gap, ttft_bound = self.max_gap_seconds, self.max_ttft_seconds
+        ttft = record.ttft_s
+        if ttft is None:
+            bound = gap if ttft_bound is None else ttft_bound
+            return bound is not None and record.e2e_s > bound
+        if gap is not None and record.max_gap_s > gap:
+            return True
+        return ttft_bound is not None and ttft > ttft_bound
+
+    def is_valid(self, record: RequestRecord) -> bool:
+        """Say whether this request may be counted: no probe, no client that left of its own."""
+        if record.probe:
+            return False
+        return record.outcome is not Outcome.CLIENT_ABORT or self.is_stalled(record)
+
+    def is_bad(self, record: RequestRecord) -> bool:
+        """Say whether a valid request is bad. Ask `is_valid` first."""
+        if record.outcome is not Outcome.OK:
+            return True
+        gap = self.max_gap_seconds
+        if gap is not None and record.max_gap_s > gap:
+            return True
+        bound = self.max_ttft_seconds
+        # A finished answer without a token (max_tokens 0, tool call only) has no wait to judge.
+        if bound is not None and record.ttft_s is not None and record.ttft_s > bound:
+            return True
+        bound = self.max_e2e_seconds
+        if bound is not None and record.e2e_s > bound:
+            return True
+        return bool(self.bad_flags) and any(flag in self.bad_flags for flag in record.flags)
+
+
+class Objective(BaseModel, frozen=True):
+    """A target ratio of good requests among valid ones, over a rolling window."""
+
+    name: str = Field(min_length=1)
+    objective_ratio: FiniteFloat = Field(gt=0, lt=1)
+    """Ratio in (0, 1): 0.985 promises 985 good requests of 1,000."""
+    window_days: FiniteFloat = Field(default=30.0, gt=0)
+    """Days the budget lasts. Source: SRE workbook, chapter 5, uses 30 days."""
+    indicator: Indicator = Indicator()
+
+    @property
+    def exact_ratio(self) -> Fraction:
+        """The ratio as it was written: 0.985 is 197/200, not its binary neighbour."""
+        return Fraction(repr(self.objective_ratio))
+
+    @property
+    def budget_ratio(self) -> Fraction:
+        """The share of requests that may be bad, exact."""
+        return 1 - self.exact_ratio
+
+    def is_valid(self, record: RequestRecord) -> bool:
+        """See `Indicator.is_valid`."""
+        return self.indicator.is_valid(record)
+
+    def is_bad(self, record: RequestRecord) -> bool:
+        """See `Indicator.is_bad`."""
+        return self.indicator.is_bad(record)
