@@ -155,7 +155,11 @@ class Lease:
         return self._end(LeaseState.DROPPED) if self.state is LeaseState.OPEN else self
 
     def attach(
-        self, item_id: str, kind: str, spec: Mapping[str, Any], now: float,
+        self,
+        item_id: str,
+        kind: str,
+        spec: Mapping[str, Any],
+        now: float,
         max_seconds: float | None = None,
     ) -> tuple[Lease, bool]:
         """Return the lease with the item active, and whether this call made it so.

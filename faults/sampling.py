@@ -41,8 +41,6 @@ def pareto_delay(u: float, alpha: float, base: float, cap: float) -> float:
     return float(min(cap, base * (1 - u) ** (-1 / alpha)))
 
 
-def draw_delay(
-    seed: int | str, request_id: str, *, alpha: float, base: float, cap: float
-) -> float:
+def draw_delay(seed: int | str, request_id: str, *, alpha: float, base: float, cap: float) -> float:
     """Return the delay in seconds of a touched request."""
     return pareto_delay(uniform(seed, request_id, "delay"), alpha, base, cap)

@@ -24,9 +24,7 @@ MAX_DEPTH = 40
 """Deepest nesting of a document. Source: ours: the deepest real one has 8 levels."""
 
 
-def validate_document(
-    model: type[Model], raw: object, *, written_by_hand: bool = True
-) -> Model:
+def validate_document(model: type[Model], raw: object, *, written_by_hand: bool = True) -> Model:
     """Return the model that the document describes.
 
     Args:
@@ -71,7 +69,9 @@ def _foreign_values(value: object, path: str, depth: int) -> Iterator[SpecError]
 def _kind(value: object) -> str:
     names = {dict: "a mapping", list: "a list", str: "text", bool: "true or false"}
     if value is None:
-        return "nothing (the document is empty)"
+        return "nothing"
+    if value in ({}, []):
+        return "an empty one"
     return names.get(type(value), f"a {type(value).__name__}")
 
 
@@ -85,7 +85,13 @@ def _translate(model: type[BaseModel], error: ValidationError) -> list[SpecError
         else:
             others.append((detail["type"], _problem(path, dict(detail))))
     meant = {_sibling(item.path, item.suggestion) for item in unknown if item.suggestion}
-    kept = [item for kind, item in others if not (kind == "missing" and item.path in meant)]
+    paths = [item.path for _, item in others]
+    kept = [
+        item
+        for kind, item in others
+        if not (kind == "missing" and item.path in meant)
+        and not (kind == "too_short" and any(path.startswith(item.path + "[") for path in paths))
+    ]
     return unknown + kept
 
 
@@ -111,13 +117,25 @@ def _problem(path: str, detail: dict[str, Any]) -> SpecError:
         return _wrong_word(path, given, _quoted(context["expected"]))
     if kind == "value_error":
         return SpecError(path, str(context["error"]))
-    message = detail["msg"][0].lower() + detail["msg"][1:]
+    if kind in _PLAIN:
+        return SpecError(path, f"{_PLAIN[kind]}, not {_kind(given)}")
+    message = detail["msg"].replace("Input should be", "must be").replace("valid ", "")
     return SpecError(path, f"{message}, not {one_line(_shown(given))}")
+
+
+_PLAIN = {
+    "dict_type": "a mapping is needed",
+    "model_type": "a mapping is needed",
+    "tuple_type": "a list is needed",
+    "list_type": "a list is needed",
+    "string_type": "text is needed",
+    "too_short": "at least one entry is needed",
+}
 
 
 def _shown(value: object) -> str:
     if value is None or isinstance(value, dict | list | bool):
-        return "nothing" if value is None else _kind(value)
+        return _kind(value)
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
@@ -146,6 +164,8 @@ def _author_path(
     """Return the path as the author sees it, and the model that holds its last key."""
     path, here, members = "", [model], [model]
     for step in loc:
+        if step == "[key]":  # pydantic says that it means the key, not the value
+            continue
         tagged = [item for item in members if step in _tags(item)]
         if len(members) > 1 and tagged:
             members = tagged
@@ -159,9 +179,7 @@ def _author_path(
 def _tags(model: type[BaseModel]) -> set[object]:
     """Return the words by which a discriminated union can name the model."""
     annotations = [field.annotation for field in model.model_fields.values()]
-    return {
-        word for item in annotations if get_origin(item) is Literal for word in get_args(item)
-    }
+    return {word for item in annotations if get_origin(item) is Literal for word in get_args(item)}
 
 
 def _children(models: Sequence[type[BaseModel]], key: str) -> list[type[BaseModel]]:

@@ -45,7 +45,9 @@ def _explain(text: str) -> str:
     if _NUMBER.fullmatch(lowered):
         return f'"{shown}" has no unit; write "{shown.strip()}s" for seconds'
     if text != lowered and _PART.match(lowered):
-        return f'"{shown}" is not a duration; write "{lowered[:40]}": units are ms, s, m (minutes), h'
+        return (
+            f'"{shown}" is not a duration; write "{lowered[:40]}": units are ms, s, m (minutes), h'
+        )
     return f'"{shown}" is not a duration; write it like "50ms", "4s", "6m" or "1m30s"'
 
 

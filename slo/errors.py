@@ -52,7 +52,9 @@ class SpecError(ValueError):
 
     def under(self, prefix: str) -> SpecError:
         """Return the same problem seen from the document that contains this one."""
-        joined = f"{prefix}.{self.path}" if self.path and self.path[0] != "[" else prefix + self.path
+        joined = (
+            f"{prefix}.{self.path}" if self.path and self.path[0] != "[" else prefix + self.path
+        )
         return SpecError(joined, self.message, self.suggestion, self.line)
 
     def __str__(self) -> str:
