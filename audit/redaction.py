@@ -1,0 +1,54 @@
+"""Mask secrets before anything is stored. Pure.
+
+A value is masked for the name of its key, at any depth, and a text also for what it plainly shows:
+a bearer token or a password inside an address. It does not find secrets that look like ordinary
+text, and it knows nothing of prompts (those are not given to this room at all).
+
+The hard part was names: `token` is a secret, `tokens`, `prompt_tokens` and `admin_token_file` are
+not. So whole last words are compared, after `apiKey` and `X-Api-Key` were brought to one form.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+MASK = "[redacted]"
+
+_WHOLE = frozenset(
+    {"auth", "authorization", "apikey", "cookie", "passwd", "password", "secret", "token"}
+)
+_ENDINGS = (
+    "_api_key",
+    "_apikey",
+    "_authorization",
+    "_cookie",
+    "_passphrase",
+    "_passwd",
+    "_password",
+    "_private_key",
+    "_secret",
+    "_secret_key",
+    "_access_key",
+    "_token",
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
+_USERINFO = re.compile(r"(?<=://)[^/\s@:]*:[^/\s@]+(?=@)")
+
+
+@lru_cache(maxsize=4096)
+def is_secret(key: str) -> bool:
+    """Say whether the value under this key must not be stored."""
+    name = _CAMEL.sub("_", key).lower().replace("-", "_").replace(".", "_").replace(" ", "_")
+    return name in _WHOLE or f"_{name}".endswith(_ENDINGS)
+
+
+def mask_text(text: str) -> str:
+    """Mask bearer tokens and passwords in addresses inside a text."""
+    if "://" in text and "@" in text:
+        text = _USERINFO.sub(MASK, text)
+    lowered = text.lower()
+    if "bearer" in lowered or "basic" in lowered:
+        text = _BEARER.sub(lambda found: f"{found[1]} {MASK}", text)
+    return text
