@@ -28,7 +28,7 @@ class LatencyPareto(BaseModel, frozen=True):
     """Delay a share of requests by `base` × X, X ~ Pareto(alpha) with minimum 1."""
 
     alpha: Annotated[FiniteFloat, Field(strict=True, ge=0.5, le=10)] = 1.5
-    """Tail index in [0.5, 10]; at most 2 the variance is infinite. Source: services show 1.3-1.8."""
+    """Tail index in [0.5, 10]; up to 2 the variance is infinite. Source: A9, 1.3 to 1.8."""
     base: Annotated[Seconds, Field(ge=0.001, le=60)] = 0.05
     """Smallest delay of a touched request, 1 ms to 60 s. Untouched requests get none."""
     probability: Probability
@@ -145,7 +145,7 @@ class TemplateInfo:
     blast: BlastClass
     may_kill_engine: bool
     attaches_to: str
-    """`replica`: a request that leaves the replica leaves the fault. `client`: it follows the arm."""
+    """`replica`: a request that leaves the replica leaves it. `client`: it follows the arm."""
     preconditions: tuple[str, ...]
     expected_signals: tuple[str, ...]
     effect_check: str

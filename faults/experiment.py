@@ -23,6 +23,14 @@ Metric = Literal["errors", "slo_bad", "ttft", "e2e"]
 """What the two arms are compared in."""
 
 
+Quantile = Literal["p50", "p90", "p95", "p98", "p99"]
+LatencyRatio = Annotated[FiniteFloat, Field(strict=True, gt=1, le=100)]
+
+
+def _default_latency_pass() -> dict[Quantile, LatencyRatio]:
+    return {"p50": 1.25, "p95": 1.875}
+
+
 class Metadata(BaseModel):
     """Who asked for what, under which name."""
 
@@ -122,10 +130,9 @@ class Judge(BaseModel, frozen=True):
     """FAIL shows that bad events are more than this many times as frequent."""
     latency_fail_ratio: Annotated[FiniteFloat, Field(strict=True, ge=1, le=100)] = 1.25
     """FAIL shows that latencies are more than this many times as long."""
-    latency_pass: dict[
-        Literal["p50", "p90", "p95", "p98", "p99"],
-        Annotated[FiniteFloat, Field(strict=True, gt=1, le=100)],
-    ] = Field(default_factory=lambda: {"p50": 1.25, "p95": 1.875}, min_length=1)
+    latency_pass: Annotated[dict[Quantile, LatencyRatio], Field(min_length=1)] = Field(
+        default_factory=_default_latency_pass
+    )
     """PASS shows that each of these quantiles is less than this many times the control's."""
     stop_on_pass: Annotated[bool, Field(strict=True)] = True
     """End observing as soon as PASS is shown."""

@@ -61,7 +61,7 @@ class PhaseSummary(BaseModel, frozen=True):
 
     verdict: Literal["PASS", "FAIL", "INCONCLUSIVE"]
     reason: str
-    """Why it ended: `verdict`, `guard`, `trigger`, `settled`, `limit_time`, `lease_lost`, `gap` …"""
+    """Why it ended: `verdict`, `guard`, `trigger`, `settled`, `lease_lost`, `gap` …"""
     effect_state: EffectState | None = None
     why: str = ""
     """One sentence."""
@@ -212,7 +212,7 @@ def _recovers(given: OutcomeInput) -> Iterator[_Finding]:
 
 
 def _cured(given: OutcomeInput) -> Iterator[_Finding]:
-    """Say whether it was met again under the fault: by the evidence on the SLOs, else the remedy."""
+    """Say whether it was met again under the fault: by the SLOs themselves, else by the remedy."""
     again, remedy = given.met_again, given.remedy
     if again is not None:
         if again.verdict == "FAIL":
