@@ -149,10 +149,18 @@ SUITES: tuple[Suite, ...] = (
 class Runner:
     """Runs suites in lanes; owns their processes and kills what outlives its suite."""
 
-    def __init__(self, root: Path, output: Path, *, strict: bool = STRICT) -> None:
+    def __init__(
+        self,
+        root: Path,
+        output: Path,
+        *,
+        strict: bool = STRICT,
+        grace_seconds: float = EXIT_GRACE_SECONDS,
+    ) -> None:
         self._root = root
         self._output = output
         self._strict = strict
+        self._grace_seconds = grace_seconds
         self._run_id = uuid.uuid4().hex[:12]
         self._groups: set[int] = set()
         self._stopping = threading.Event()
@@ -230,7 +238,7 @@ class Runner:
             process.wait()
             return False
         finally:
-            leftovers = _end_leftovers(f"{self._run_id}-{suite.name}")
+            leftovers = _end_leftovers(f"{self._run_id}-{suite.name}", self._grace_seconds)
             if leftovers:
                 result.fail(f"{command.name}: left processes behind: {', '.join(leftovers)}")
             _kill_group(process.pid)
@@ -290,10 +298,10 @@ def _kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _end_leftovers(tag: str) -> list[str]:
-    """Kill the processes that carry the tag of an ended suite; return what they were."""
+def _end_leftovers(tag: str, grace_seconds: float) -> list[str]:
+    """Kill what still carries the tag of an ended suite after the grace; return what it was."""
     time.sleep(0.1)  # a process in the middle of exec shows no environment: look a moment later
-    deadline = time.monotonic() + EXIT_GRACE_SECONDS
+    deadline = time.monotonic() + grace_seconds
     while (found := _tagged(tag)) and time.monotonic() < deadline:
         time.sleep(0.1)
     for pid in found:

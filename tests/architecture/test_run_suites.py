@@ -14,7 +14,7 @@ PASSES = "def test_a(): pass\ndef test_b(): pass\n"
 def _run(root: Path, *suites: Suite, strict: bool = True) -> list[Result]:
     output = root / "out"
     output.mkdir(exist_ok=True)
-    return Runner(root, output, strict=strict).run(suites)
+    return Runner(root, output, strict=strict, grace_seconds=0.3).run(suites)
 
 
 def _suite(root: Path, name: str, code: str) -> Suite:
