@@ -1,1 +1,1 @@
-"""The doors from workflows to the world: activities and the ports that they own."""
+"""The only doors from workflows to the world: each class is given the ports it needs."""

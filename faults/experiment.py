@@ -184,6 +184,17 @@ class LeaseSpec(BaseModel, frozen=True):
 
     seconds: Annotated[FiniteFloat, Field(strict=True, gt=0, le=60)] = 20.0
     """How long the fault outlives everything that held it, in seconds; 6 to 60 are admitted."""
+    withdraw_within: Annotated[Seconds, Field(ge=5, le=86_400)] = 900.0
+    """How long withdrawal is tried before it is called failed and the target is quarantined."""
+
+
+class Approval(BaseModel, frozen=True):
+    """Whether a person must consent before anything is broken."""
+
+    required: Annotated[bool, Field(strict=True)] = False
+    """Wait for `approve` by somebody else than who asked."""
+    within: Annotated[Seconds, Field(ge=1, le=604_800)] = 3600.0
+    """Longest wait, 1 s to 7 days; then the run ends without a fault."""
 
 
 class Observe(BaseModel, frozen=True):
@@ -215,6 +226,7 @@ class ExperimentSpec(BaseModel):
     remediation: Remediation | None = None
     recovery: Recovery = Recovery()
     lease: LeaseSpec = LeaseSpec()
+    approval: Approval = Approval()
     observe: Observe = Observe()
 
     @property

@@ -1,1 +1,1 @@
-"""What Burnproof acts on: pure references, and one adapter a system."""
+"""What we act on: adapters, one file a system, and the pure names of targets."""

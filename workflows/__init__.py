@@ -1,1 +1,1 @@
-"""The durable part: what happens in which order, and what is undone at the end."""
+"""Durable workflows: they sequence, hold and undo; they decide nothing and touch nothing."""

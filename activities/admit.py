@@ -1,0 +1,196 @@
+"""Let a run begin, or say in one sentence why not: parse, choose the target, take the hold.
+
+Parsing is a local activity, so that a typo ends the run at once with a readable message. Admission
+is one activity because its parts must not be separated by a crash: whoever holds the hold has also
+been checked against it. The hard part is the dead owner: a hold outlives its run, so before refusing,
+the sweep is asked to prove the target clean and free it.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, FiniteFloat
+from temporalio import activity
+
+from activities.choose import Candidate, choose_target, split_replicas
+from activities.errors import fatal, of_target
+from activities.ports import AuditLog, GatewayControl, Holds, Now
+from activities.sweep import Sweeper
+from audit.errors import HoldRefused
+from faults.blast_radius import AdmitInput as BlastInput
+from faults.blast_radius import AdmitReport, admit
+from faults.experiment import ExperimentSpec
+from faults.parse import SpecErrors, parse_experiment
+from remediation.policy import RemediationPolicy, parse_policy
+from slo.errors import SpecError
+from slo.objective import Objective
+from slo.openslo import parse_openslo
+from targets.errors import TargetError
+from targets.refs import RouteRef
+
+
+class ParseExperimentInput(BaseModel, frozen=True):
+    """One raw document, as a person typed it."""
+
+    raw: dict[str, Any]
+
+
+class ParsedExperiment(BaseModel, frozen=True):
+    """The document, strictly read."""
+
+    spec: ExperimentSpec
+    objectives: tuple[Objective, ...]
+    policy: RemediationPolicy | None = None
+
+
+class AdmitInput(BaseModel, frozen=True):
+    """A run that asks to begin."""
+
+    run_id: str
+    workflow_id: str
+    parsed: ParsedExperiment
+
+
+class AdmitResult(BaseModel, frozen=True):
+    """What the run may act on."""
+
+    route: str
+    hold: str
+    control: tuple[str, ...]
+    chaos: tuple[str, ...]
+    model: str
+    choice: str
+    report: AdmitReport
+
+
+def parse_documents(raw: object) -> ParsedExperiment:
+    """Read an experiment with everything inlined in it.
+
+    Raises:
+        SpecErrors: one or more problems, each with path and fix.
+    """
+    spec = parse_experiment(raw)
+    problems: list[SpecError] = []
+    objectives: list[Objective] = []
+    for index, document in enumerate(spec.slos):
+        try:
+            if isinstance(document, str):
+                raise SpecError("", f"the file {document!r} is not inlined", "use `burnproof run`")
+            objectives.append(parse_openslo(document))
+        except SpecError as problem:
+            problems.append(problem.under(f"slos[{index}]"))
+    policy = None
+    if spec.remediation is not None:
+        try:
+            if isinstance(spec.remediation.policy, str):
+                raise SpecError("", "the policy file is not inlined", "use `burnproof run`")
+            policy = parse_policy(spec.remediation.policy)
+        except SpecError as problem:
+            problems.append(problem.under("remediation.policy"))
+    if problems:
+        raise SpecErrors(problems)
+    return ParsedExperiment(spec=spec, objectives=tuple(objectives), policy=policy)
+
+
+class Admission:
+    """Parse and admit."""
+
+    def __init__(
+        self, gateway: GatewayControl, audit: AuditLog, holds: Holds, sweeper: Sweeper, now: Now
+    ) -> None:
+        """Take the ports."""
+        self._gateway = gateway
+        self._audit = audit
+        self._holds = holds
+        self._sweeper = sweeper
+        self._now = now
+
+    @activity.defn(name="parse_experiment")
+    async def parse(self, input: ParseExperimentInput) -> ParsedExperiment:
+        """Read the document strictly.
+
+        Raises:
+            ApplicationError: `InvalidExperiment`, never retried, one line a problem.
+        """
+        try:
+            return parse_documents(input.raw)
+        except SpecErrors as problems:
+            raise fatal("InvalidExperiment", str(problems)) from problems
+
+    @activity.defn(name="admit")
+    async def admit(self, input: AdmitInput) -> AdmitResult:
+        """Choose the target, check the blast radius, take the hold, open the run's record.
+
+        Raises:
+            ApplicationError: `Stopped`, `NotAdmitted`, `TargetBusy`, `Quarantined` (never retried),
+                or a retryable target error.
+        """
+        spec = input.parsed.spec
+        await self._audit.open_run(
+            input.run_id,
+            input.workflow_id,
+            spec.metadata.name,
+            "FaultExperiment",
+            input.parsed.model_dump(mode="json"),
+            requested_by=spec.metadata.requested_by or "",
+            trigger=spec.metadata.trigger or "",
+            at=self._now(),
+        )
+        stop = await self._holds.stop_state()
+        if stop.stopped:
+            raise fatal("Stopped", f"a global stop is in force ({stop.reason}): `burnproof release`")
+        try:
+            routes = await self._gateway.routes()
+            state = await self._gateway.state()
+        except TargetError as error:
+            raise of_target(error) from error
+        if state.get("stopped"):
+            raise fatal("Stopped", "the gateway is stopped: `burnproof release` frees it")
+        chosen = choose_target(spec, [Candidate.from_route(route) for route in routes])
+        control, chaos = split_replicas(spec, chosen)
+        decision = BlastInput(
+            spec=spec, objectives=input.parsed.objectives, control=control, chaos=chaos
+        )
+        report = admit(decision)
+        await self._record_decision(input.run_id, decision, report)
+        if report.refusals:
+            raise fatal("NotAdmitted", "; ".join(report.refusals))
+        hold = RouteRef(name=chosen.route).key
+        await self._take_hold(hold, input.run_id, spec.lease.seconds)
+        result = AdmitResult(
+            route=chosen.route,
+            hold=hold,
+            control=control,
+            chaos=chaos,
+            model=chosen.model,
+            choice=chosen.reason,
+            report=report,
+        )
+        payload = result.model_dump(mode="json")
+        await self._audit.append(input.run_id, "admitted", "admitted", payload, self._now())
+        return result
+
+    async def _record_decision(self, run_id: str, asked: BlastInput, said: AdmitReport) -> None:
+        payload = {
+            "function": "admit/1",
+            "input": asked.model_dump(mode="json"),
+            "streams": [],
+            "result": said.model_dump(mode="json"),
+        }
+        await self._audit.append(run_id, "decision:admit", "decision", payload, self._now())
+
+    async def _take_hold(self, hold: str, run_id: str, seconds: FiniteFloat) -> None:
+        for attempt in ("as it is", "after a sweep"):
+            try:
+                await self._holds.acquire_hold(hold, run_id, seconds, self._now())
+                return
+            except HoldRefused as refused:
+                if refused.hold.state == "quarantined":
+                    raise fatal(
+                        "Quarantined",
+                        f"{hold} is quarantined since run {refused.hold.run_id} could not prove its "
+                        f"clean-up ({refused.hold.reason}): check it, then `burnproof holds clear`",
+                    ) from refused
+                if attempt == "after a sweep" or not await self._sweeper.free(refused.hold):
+                    raise fatal(
+                        "TargetBusy", f"{hold} is held by run {refused.hold.run_id}"
+                    ) from refused

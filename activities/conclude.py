@@ -1,0 +1,84 @@
+"""End a run: free or quarantine its hold, decide the outcome, write the record.
+
+Freeing needs the removal proof; without one the hold is quarantined, so nobody acts on that target
+until a person has looked. The outcome is a pure decision over what the phases reported, stored with
+its whole input so that it can be replayed.
+"""
+
+from pydantic import BaseModel
+from temporalio import activity
+
+from activities.lease import RemovalProof
+from activities.ports import AuditLog, Holds, Now
+from faults.outcome import OutcomeInput, OutcomeReport, decide_outcome
+
+
+class SettleHoldInput(BaseModel, frozen=True):
+    """What became of a run's clean-up."""
+
+    run_id: str
+    proof: RemovalProof | None = None
+    failed: tuple[str, ...] = ()
+    nothing_injected: bool = False
+
+
+class SettleHoldResult(BaseModel, frozen=True):
+    """The targets whose holds were settled, and how."""
+
+    freed: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
+
+
+class ConcludeInput(BaseModel, frozen=True):
+    """Everything that the outcome rests on."""
+
+    run_id: str
+    decision: OutcomeInput
+
+
+class Conclusion:
+    """Settle the hold and conclude the run."""
+
+    def __init__(self, audit: AuditLog, holds: Holds, now: Now) -> None:
+        """Take the ports."""
+        self._audit = audit
+        self._holds = holds
+        self._now = now
+
+    @activity.defn(name="settle_hold")
+    async def settle_hold(self, input: SettleHoldInput) -> SettleHoldResult:
+        """Free every hold of the run when clean-up is proven; quarantine it otherwise."""
+        freed, quarantined = [], []
+        proven = input.nothing_injected or (input.proof is not None and input.proof.is_proven())
+        for hold in await self._holds.list_holds():
+            if hold.run_id != input.run_id or hold.state != "held":
+                continue
+            if proven and not input.failed:
+                proof = {"by": "run", "nothing_injected": input.nothing_injected}
+                if input.proof is not None:
+                    proof["removal"] = input.proof.model_dump(mode="json")
+                await self._holds.release_hold(hold.target, input.run_id, proof, self._now())
+                freed.append(str(hold.target))
+            else:
+                reason = "not proven clean: " + (", ".join(input.failed) or "no removal receipt")
+                await self._holds.quarantine_hold(hold.target, input.run_id, reason, self._now())
+                quarantined.append(str(hold.target))
+        return SettleHoldResult(freed=tuple(freed), quarantined=tuple(quarantined))
+
+    @activity.defn(name="conclude")
+    async def conclude(self, input: ConcludeInput) -> OutcomeReport:
+        """Decide and record; a repeat returns what was recorded first."""
+        report = decide_outcome(input.decision)
+        payload = {
+            "function": "outcome/1",
+            "input": input.decision.model_dump(mode="json"),
+            "streams": [],
+            "result": report.model_dump(mode="json"),
+        }
+        now = self._now()
+        stored = await self._audit.append(
+            input.run_id, "decision:outcome", "decision", payload, now
+        )
+        report = OutcomeReport.model_validate(stored.stored["result"])
+        await self._audit.finish_run(input.run_id, report.outcome, report.exit_code, now)
+        return report

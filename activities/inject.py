@@ -1,0 +1,92 @@
+"""Put the arms and the fault in place, and report what was seen there.
+
+Both hang on the run's lease, so whatever happens to the worker they end with it. The receipt is what
+the gateway observed after acting, not what was asked. A second attempt finds the items there and
+says so (`first` is false): one injection, however often the answer was lost.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, FiniteFloat
+from temporalio import activity
+
+from activities.errors import of_target
+from activities.ports import AuditLog, GatewayControl, Now
+from targets.errors import TargetError
+
+
+class SplitSpec(BaseModel, frozen=True):
+    """How units are divided into arms."""
+
+    experiment: str
+    salt: str
+    share: FiniteFloat
+    control: tuple[str, ...]
+    chaos: tuple[str, ...]
+    unit: str
+
+
+class FaultItem(BaseModel, frozen=True):
+    """A fault as the gateway takes it."""
+
+    template: str
+    parameters: dict[str, Any]
+    replicas: tuple[str, ...]
+    max_seconds: FiniteFloat
+    seed: str
+
+
+class InjectInput(BaseModel, frozen=True):
+    """What to attach to which lease."""
+
+    run_id: str
+    lease_id: str
+    split: SplitSpec
+    fault: FaultItem
+
+
+class InjectResult(BaseModel, frozen=True):
+    """What the gateway saw."""
+
+    at: FiniteFloat
+    first: bool
+    receipt: dict[str, Any]
+
+
+SPLIT_ITEM = "split"
+FAULT_ITEM = "fault"
+
+
+class Injection:
+    """Inject."""
+
+    def __init__(self, gateway: GatewayControl, audit: AuditLog, now: Now) -> None:
+        """Take the ports."""
+        self._gateway = gateway
+        self._audit = audit
+        self._now = now
+
+    @activity.defn(name="inject")
+    async def inject(self, input: InjectInput) -> InjectResult:
+        """Attach split, then fault. Writes the intention down first: no trail, no fault.
+
+        Raises:
+            ApplicationError: `TargetRejected` when the lease is closed (never retried), or a
+                retryable target error.
+        """
+        intention = input.model_dump(mode="json")
+        await self._audit.append(
+            input.run_id, "inject:intended", "inject_intended", intention, self._now()
+        )
+        try:
+            split = await self._gateway.attach(
+                input.lease_id, SPLIT_ITEM, "split", input.split.model_dump(mode="json")
+            )
+            fault = await self._gateway.attach(
+                input.lease_id, FAULT_ITEM, "fault", input.fault.model_dump(mode="json")
+            )
+        except TargetError as error:
+            raise of_target(error) from error
+        receipt = {"split": split, "fault": fault}
+        await self._audit.append(input.run_id, "injected", "injected", receipt, self._now())
+        return InjectResult(at=float(fault["at"]), first=bool(fault["first"]), receipt=receipt)

@@ -1,0 +1,221 @@
+"""Hold a fault alive while its run lives, and withdraw it with proof.
+
+`hold_fault` is a dead-man's switch turned round: it renews the lease only while the run's own code
+answers, so a run that was terminated, or wedged by a bad deploy, lets the fault lapse at the target.
+`withdraw` closes the lease (so nothing can be attached again), waits until no request is still
+touched, and looks from inside the path. It must never depend on the audit database: what it saw is
+its result, and is written down when that is possible.
+"""
+
+import asyncio
+import time
+from typing import Any
+
+import structlog
+from pydantic import BaseModel, FiniteFloat
+from temporalio import activity
+
+from activities.errors import of_target, passing
+from activities.ports import Answer, AuditLog, GatewayControl, Holds, Json, Now, Runs, Sleep
+from targets.errors import TargetError, TargetNotFound, TargetRejected
+
+# Source: design: a run that stays silent for 10 s gets no more renewals.
+SILENCE_LIMIT_SECONDS = 10.0
+ANSWER_SECONDS = 3.0
+BEAT_SECONDS = 1.0
+# Source: ours, 2026-12: the longest stall a template allows (60 s) ends at removal, not by waiting.
+DRAIN_SECONDS = 20.0
+PROBE_SECONDS = 5.0
+
+log = structlog.get_logger()
+
+
+class OpenLeaseInput(BaseModel, frozen=True):
+    """A lease to open."""
+
+    run_id: str
+    lease_id: str
+    route: str
+    seconds: FiniteFloat
+
+
+class OpenLeaseResult(BaseModel, frozen=True):
+    """The lease as the gateway shows it."""
+
+    state: str
+    now: FiniteFloat
+
+
+class HoldFaultInput(BaseModel, frozen=True):
+    """What to keep alive, and for whom."""
+
+    run_id: str
+    lease_id: str
+    hold: str
+    seconds: FiniteFloat
+    renew_seconds: FiniteFloat = 5.0
+
+
+class HoldFaultResult(BaseModel, frozen=True):
+    """Why the renewing ended."""
+
+    ended: str
+    renewals: int
+
+
+class WithdrawInput(BaseModel, frozen=True):
+    """A lease to close, and where to look for proof."""
+
+    run_id: str
+    lease_id: str
+    route: str
+    model: str
+    replicas: tuple[str, ...]
+
+
+class RemovalProof(BaseModel, frozen=True):
+    """What was seen after the lease was closed."""
+
+    at: FiniteFloat
+    """Gateway clock at the proof, unix seconds."""
+    lease_state: str
+    still_touching: int
+    active_items: tuple[str, ...] = ()
+    probes: dict[str, int] = {}
+    lapsed_before: bool = False
+
+    def is_proven(self) -> bool:
+        """Tell whether nothing of the lease can act any more."""
+        return self.lease_state != "open" and not self.still_touching and not self.active_items
+
+
+class Leases:
+    """Open, hold and withdraw."""
+
+    def __init__(
+        self,
+        gateway: GatewayControl,
+        audit: AuditLog,
+        holds: Holds,
+        runs: Runs,
+        now: Now,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """Take the ports."""
+        self._gateway = gateway
+        self._audit = audit
+        self._holds = holds
+        self._runs = runs
+        self._now = now
+        self._sleep = sleep
+
+    @activity.defn(name="open_lease")
+    async def open_lease(self, input: OpenLeaseInput) -> OpenLeaseResult:
+        """Open the run's one lease at the gateway; nothing is broken yet.
+
+        Raises:
+            ApplicationError: `TargetRejected` (never retried) or a retryable target error.
+        """
+        try:
+            seen = await self._gateway.open_lease(
+                input.lease_id, input.run_id, input.route, input.seconds
+            )
+            state = await self._gateway.state()
+        except TargetError as error:
+            raise of_target(error) from error
+        await self._audit.append(input.run_id, "lease", "lease_opened", seen, self._now())
+        return OpenLeaseResult(state=str(seen["state"]), now=float(state["now"]))
+
+    @activity.defn(name="hold_fault")
+    async def hold_fault(self, input: HoldFaultInput) -> HoldFaultResult:
+        """Renew lease and hold while the run answers; return why it stopped."""
+        info = activity.info()
+        renewals = 0
+        last_answer = time.monotonic()
+        while True:
+            answer = await self._runs.answers(
+                info.workflow_id, info.workflow_run_id, ANSWER_SECONDS
+            )
+            if answer is Answer.CLOSED:
+                return HoldFaultResult(ended="run_closed", renewals=renewals)
+            if answer is Answer.ALIVE:
+                last_answer = time.monotonic()
+            elif time.monotonic() - last_answer > SILENCE_LIMIT_SECONDS:
+                log.warning("run is silent, letting its lease lapse", run=input.run_id)
+                return HoldFaultResult(ended="run_silent", renewals=renewals)
+            ended = await self._renew(input)
+            if ended:
+                return HoldFaultResult(ended=ended, renewals=renewals)
+            renewals += 1
+            await self._beat(input.renew_seconds, renewals)
+
+    async def _renew(self, input: HoldFaultInput) -> str:
+        """Renew once; return why the lease is gone, or an empty text."""
+        try:
+            await self._gateway.renew_lease(input.lease_id, input.seconds)
+        except (TargetRejected, TargetNotFound) as gone:
+            return gone.code or "lease_closed"
+        except TargetError as error:
+            log.warning("lease not renewed", run=input.run_id, error=str(error))
+            return ""
+        try:
+            await self._holds.renew_hold(input.hold, input.run_id, input.seconds, self._now())
+        except Exception as error:  # the hold stays held when it cannot be renewed
+            log.warning("hold not renewed", run=input.run_id, error=repr(error)[:200])
+        return ""
+
+    async def _beat(self, seconds: float, renewals: int) -> None:
+        left = seconds
+        while left > 0:
+            activity.heartbeat(renewals)
+            await self._sleep(min(BEAT_SECONDS, left))
+            left -= BEAT_SECONDS
+
+    @activity.defn(name="withdraw")
+    async def withdraw(self, input: WithdrawInput) -> RemovalProof:
+        """Close the lease and prove that nothing of it acts any more.
+
+        Raises:
+            ApplicationError: `NotWithdrawn` while the proof is missing (retried).
+        """
+        try:
+            receipt = await self._gateway.close_lease(input.lease_id)
+            deadline = time.monotonic() + DRAIN_SECONDS
+            while receipt.get("still_touching") and time.monotonic() < deadline:
+                activity.heartbeat("draining")
+                await self._sleep(0.2)
+                receipt = await self._gateway.close_lease(input.lease_id)
+            probes = {}
+            for replica in input.replicas:
+                activity.heartbeat(f"probing {replica}")
+                seen = await self._gateway.probe(input.model, replica, PROBE_SECONDS)
+                probes[replica] = int(seen["status"])
+            active = await self._active_items(input.lease_id)
+            clock = float((await self._gateway.state())["now"])
+        except TargetError as error:
+            raise passing("NotWithdrawn", str(error)) from error
+        proof = RemovalProof(
+            at=clock,
+            lease_state=str(receipt["state"]),
+            still_touching=int(receipt.get("still_touching", 0)),
+            active_items=active,
+            probes=probes,
+            lapsed_before=str(receipt["state"]) in {"lapsed", "dropped"},
+        )
+        if not proof.is_proven():
+            raise passing("NotWithdrawn", f"the gateway still shows the lease: {proof}")
+        await self._note(input.run_id, receipt, proof)
+        return proof
+
+    async def _active_items(self, lease_id: str) -> tuple[str, ...]:
+        for lease in await self._gateway.open_leases():
+            if lease.get("id", lease.get("lease_id")) == lease_id:
+                return tuple(sorted(lease.get("items", {})))
+        return ()
+
+    async def _note(self, run_id: str, receipt: Json, proof: RemovalProof) -> None:
+        payload: dict[str, Any] = {"receipt": receipt, "proof": proof.model_dump(mode="json")}
+        try:
+            await self._audit.append(run_id, "withdrawn", "withdrawn", payload, self._now())
+        except Exception as error:  # withdrawal never depends on the audit database
+            log.error("withdrawal not yet on the trail", run=run_id, error=repr(error)[:200])

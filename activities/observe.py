@@ -1,0 +1,155 @@
+"""Watch one route: read the journal, fold it, keep the evidence, say when to stop.
+
+The fold (`canary.session`) is pure and sees only pages that are stored first or with it, so replay
+gets the same answer. The hard part is moving to another worker: the new attempt folds what is stored
+and goes on from that cursor; two attempts at once collide on a segment's number, and the later one
+starts over. Pages are stored at least every ten seconds and always before the report.
+"""
+
+import asyncio
+import time
+from typing import Any
+
+from pydantic import BaseModel, FiniteFloat
+from temporalio import activity
+
+from activities.errors import fatal, passing
+from activities.ports import AuditLog, Json, Now, RecordSource, Sleep
+from audit.errors import SegmentConflict
+from canary.report import ObserveReport
+from canary.session import ObserveConfig, Session
+from slo.records import Page
+from targets.errors import TargetError
+
+SEGMENT_SECONDS = 10.0
+# Source: ours, 2026-12: a gateway restart takes under 2 s; longer silence is an outage of ours.
+GATEWAY_SILENCE_SECONDS = 30.0
+PAGE_RECORDS = 5000
+
+
+class ObserveInput(BaseModel, frozen=True):
+    """What to watch, and the rules to judge by."""
+
+    run_id: str
+    stream: str
+    route: str
+    config: ObserveConfig
+    tail_seconds: FiniteFloat = 5.0
+
+
+class Evidence:
+    """Pages of one stream: those stored, and those not yet."""
+
+    def __init__(self, audit: AuditLog, input: ObserveInput, now: Now) -> None:
+        """Bind to one run's stream."""
+        self._audit = audit
+        self._run_id = input.run_id
+        self._stream = input.stream
+        self._now = now
+        self._fresh: list[Json] = []
+        self._since = time.monotonic()
+        self._index = 0
+
+    async def stored(self) -> list[Json]:
+        """Return the pages of earlier attempts, in order."""
+        segments = await self._audit.load_segments(self._run_id, self._stream)
+        self._index = len(segments)
+        return [page for segment in segments for page in segment]
+
+    def add(self, page: Json) -> None:
+        """Keep a page; it is stored by the next flush."""
+        self._fresh.append(page)
+
+    async def flush(self, *, now: bool) -> None:
+        """Store what is due (`now` stores all).
+
+        Raises:
+            SegmentConflict: another attempt has stored this segment.
+        """
+        if not self._fresh or (not now and time.monotonic() - self._since < SEGMENT_SECONDS):
+            return
+        await self._audit.put_segment(
+            self._run_id, self._stream, self._index, self._fresh, self._now()
+        )
+        self._index += 1
+        self._fresh = []
+        self._since = time.monotonic()
+
+
+class Observation:
+    """Observe."""
+
+    def __init__(
+        self,
+        source: RecordSource,
+        audit: AuditLog,
+        now: Now,
+        poll_seconds: float = 0.5,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """Take the ports and the pause between two reads, in seconds."""
+        self._source = source
+        self._audit = audit
+        self._now = now
+        self._poll_seconds = poll_seconds
+        self._sleep = sleep
+
+    @activity.defn(name="observe")
+    async def observe(self, input: ObserveInput) -> ObserveReport:
+        """Fold the journal until a rule says stop; return and record the report.
+
+        Raises:
+            ApplicationError: `GatewaySilent` after 30 s without an answer; `Superseded` when
+                another attempt took over (retried).
+        """
+        session = Session(input.config)
+        evidence = Evidence(self._audit, input, self._now)
+        cursor: int | None = None
+        reason: str | None = None
+        for stored in await evidence.stored():
+            page = Page.from_json(stored)
+            cursor = page.next
+            reason = session.feed(page)
+        try:
+            while reason is None:
+                raw = await self._read(input, cursor)
+                page = Page.from_json(raw)
+                cursor = page.next
+                evidence.add(raw)
+                reason = session.feed(page)
+                activity.heartbeat(session.live())
+                await evidence.flush(now=reason is not None)
+                if reason is None and len(page.records) < PAGE_RECORDS:
+                    await self._sleep(self._poll_seconds)
+        except SegmentConflict as conflict:
+            raise passing("Superseded", str(conflict)) from conflict
+        report = session.report()
+        await self._record(input, report)
+        return report
+
+    async def _read(self, input: ObserveInput, cursor: int | None) -> Json:
+        since = time.monotonic()
+        while True:
+            try:
+                return await self._source.journal(
+                    input.route,
+                    after=cursor,
+                    tail_seconds=input.tail_seconds,
+                    lease_id=input.config.lease_id,
+                    limit=PAGE_RECORDS,
+                )
+            except TargetError as error:
+                if time.monotonic() - since > GATEWAY_SILENCE_SECONDS:
+                    raise fatal("GatewaySilent", str(error)) from error
+                activity.heartbeat({"gateway": "silent"})
+                await self._sleep(self._poll_seconds)
+
+    async def _record(self, input: ObserveInput, report: ObserveReport) -> None:
+        payload: dict[str, Any] = {
+            "function": "observe/1",
+            "input": input.config.model_dump(mode="json"),
+            "streams": [input.stream],
+            "result": report.model_dump(mode="json"),
+        }
+        key = f"decision:observe:{input.stream}"
+        await self._audit.append(input.run_id, key, "decision", payload, self._now())

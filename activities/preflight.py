@@ -1,0 +1,127 @@
+"""Ask before breaking anything whether this experiment can teach something.
+
+Every replica must give one token within a deadline (health alone proves nothing: an engine can be
+dead and answer 200), the journal must show that very probe (so the measuring path works), and the
+traffic seen gives the expected duration. What is found is a report; refusing is done here only for
+what makes a verdict impossible.
+"""
+
+import asyncio
+
+from pydantic import BaseModel, FiniteFloat
+from temporalio import activity
+
+from activities.errors import fatal, of_target
+from activities.ports import AuditLog, GatewayControl, Now, RecordSource, Sleep
+from faults.blast_radius import ExpectedPlan, expected_plan
+from faults.experiment import ExperimentSpec
+from slo.records import Page
+from targets.errors import TargetError
+
+RATE_WINDOW_SECONDS = 30.0
+PROBE_SEEN_SECONDS = 3.0
+
+
+class PreflightInput(BaseModel, frozen=True):
+    """What is about to be broken."""
+
+    run_id: str
+    spec: ExperimentSpec
+    route: str
+    model: str
+    replicas: tuple[str, ...]
+
+
+class PreflightResult(BaseModel, frozen=True):
+    """What was found."""
+
+    probe_seconds: dict[str, FiniteFloat]
+    requests_per_second: FiniteFloat
+    expected: ExpectedPlan
+    breaker_before: dict[str, FiniteFloat]
+
+
+class Preflight:
+    """Check feasibility."""
+
+    def __init__(
+        self,
+        gateway: GatewayControl,
+        source: RecordSource,
+        audit: AuditLog,
+        now: Now,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """Take the ports."""
+        self._gateway = gateway
+        self._source = source
+        self._audit = audit
+        self._now = now
+        self._sleep = sleep
+
+    @activity.defn(name="preflight")
+    async def preflight(self, input: PreflightInput) -> PreflightResult:
+        """Probe every replica and measure the traffic.
+
+        Raises:
+            ApplicationError: `TargetHung` (a replica gives no token in time), `NotMeasurable` (the
+                probe is not in the journal); both never retried. Target errors otherwise.
+        """
+        try:
+            began = float((await self._gateway.state())["now"])
+            probes = await self._probe_all(input)
+            await self._see_probes(input, began)
+            rate = await self._rate(input.route)
+            routes = await self._gateway.routes()
+        except TargetError as error:
+            raise of_target(error) from error
+        route = next(found for found in routes if found["name"] == input.route)
+        result = PreflightResult(
+            probe_seconds=probes,
+            requests_per_second=rate,
+            expected=expected_plan(input.spec, rate),
+            breaker_before={"threshold_ratio": float(route["breaker"]["threshold_ratio"])},
+        )
+        await self._audit.append(
+            input.run_id, "preflight", "preflight", result.model_dump(mode="json"), self._now()
+        )
+        return result
+
+    async def _probe_all(self, input: PreflightInput) -> dict[str, float]:
+        seconds = {}
+        deadline = input.spec.steady_state.deadline
+        for replica in input.replicas:
+            seen = await self._gateway.probe(input.model, replica, deadline)
+            if seen["status"] != 200:
+                raise fatal(
+                    "TargetHung",
+                    f"replica {replica} gave no token before any fault: "
+                    f"{seen['error'] or seen['status']}",
+                )
+            seconds[replica] = float(seen["seconds"])
+        return seconds
+
+    async def _see_probes(self, input: PreflightInput, began: float) -> None:
+        waited = 0.0
+        while True:
+            page = Page.from_json(await self._source.journal(input.route, tail_seconds=30.0))
+            seen = {r.replica for r in page.records if r.probe and r.accepted >= began - 1}
+            missing = [name for name in input.replicas if name not in seen]
+            if not missing:
+                return
+            if waited >= PROBE_SEEN_SECONDS:
+                raise fatal(
+                    "NotMeasurable",
+                    f"the probe of replica {missing[0]} is not in the gateway's journal: nothing "
+                    "measured there can be trusted",
+                )
+            await self._sleep(0.1)
+            waited += 0.1
+
+    async def _rate(self, route: str) -> float:
+        page = Page.from_json(await self._source.journal(route, tail_seconds=RATE_WINDOW_SECONDS))
+        real = [r for r in page.records if not r.probe]
+        if not real:
+            return 0.0
+        span = max(page.now - min(r.at for r in real), 1.0)
+        return len(real) / span

@@ -1,0 +1,102 @@
+"""Apply a trial remedy on part of the traffic, and take it back.
+
+A remedy hangs on the root run's lease, so it ends with it whoever dies; a hold-out share of units
+stays on the old setting, which is what the remedy is judged against.
+"""
+
+from pydantic import BaseModel, FiniteFloat
+from temporalio import activity
+
+from activities.errors import of_target, passing
+from activities.ports import AuditLog, GatewayControl, Json, Now
+from remediation.actions import Action
+from remediation.plan import Plan, PlanInput, plan
+from targets.errors import TargetError
+
+
+class ApplyRemedyInput(BaseModel, frozen=True):
+    """One trial."""
+
+    run_id: str
+    lease_id: str
+    item_id: str
+    trial: int
+    action: Action
+    salt: str
+
+
+class ApplyRemedyResult(BaseModel, frozen=True):
+    """What the gateway saw."""
+
+    at: FiniteFloat
+    receipt: Json
+
+
+class RevertRemedyInput(BaseModel, frozen=True):
+    """A trial to take back."""
+
+    run_id: str
+    lease_id: str
+    item_id: str
+    why: str
+
+
+class RevertRemedyResult(BaseModel, frozen=True):
+    """What is left of it (nothing)."""
+
+    state: str
+
+
+class Remedies:
+    """Plan, apply, revert."""
+
+    def __init__(self, gateway: GatewayControl, audit: AuditLog, now: Now) -> None:
+        """Take the ports."""
+        self._gateway = gateway
+        self._audit = audit
+        self._now = now
+
+    @activity.defn(name="plan_remediation")
+    async def plan(self, input: PlanInput) -> Plan:
+        """Turn a diagnosis into ordered actions (pure; recorded by history)."""
+        return plan(input)
+
+    @activity.defn(name="apply_remedy")
+    async def apply(self, input: ApplyRemedyInput) -> ApplyRemedyResult:
+        """Attach the remedy to the lease.
+
+        Raises:
+            ApplicationError: `TargetRejected` when the lease is closed (never retried).
+        """
+        spec = {
+            "threshold_ratio": input.action.threshold_ratio,
+            "holdout_share": input.action.holdout_share,
+            "salt": input.salt,
+            "replicas": ["*"],
+        }
+        key = f"remedy:{input.item_id}"
+        await self._audit.append(
+            input.run_id, f"{key}:intended", "remedy_intended", spec, self._now()
+        )
+        try:
+            receipt = await self._gateway.attach(input.lease_id, input.item_id, "breaker", spec)
+        except TargetError as error:
+            raise of_target(error) from error
+        await self._audit.append(input.run_id, key, "remedy_applied", receipt, self._now())
+        return ApplyRemedyResult(at=float(receipt["at"]), receipt=receipt)
+
+    @activity.defn(name="revert_remedy")
+    async def revert(self, input: RevertRemedyInput) -> RevertRemedyResult:
+        """Detach the remedy; one that was never applied, or went with its lease, is reverted.
+
+        Raises:
+            ApplicationError: `NotReverted` while the gateway does not confirm (retried).
+        """
+        try:
+            receipt = await self._gateway.detach(input.lease_id, input.item_id)
+        except TargetError as error:
+            raise passing("NotReverted", str(error)) from error
+        payload = {"why": input.why, "receipt": receipt}
+        key = f"remedy:{input.item_id}:reverted"
+        await self._audit.append(input.run_id, key, "remedy_reverted", payload, self._now())
+        return RevertRemedyResult(state=str(receipt["state"]))

@@ -1,0 +1,81 @@
+"""Turn the environment into typed, frozen settings.
+
+Read by the mains only (`worker.py`, `api/`): nothing in the middle looks at the environment. One
+class a concern, prefix `BURNPROOF_`; secrets are `SecretStr` so that printing settings cannot leak.
+"""
+
+from pathlib import Path
+
+from pydantic import SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class TemporalSettings(BaseSettings):
+    """Where the Temporal server is."""
+
+    model_config = SettingsConfigDict(env_prefix="BURNPROOF_TEMPORAL_", frozen=True)
+
+    address: str = "127.0.0.1:7233"
+    """host:port of the frontend; the dev server's default."""
+    namespace: str = "default"
+    """Temporal namespace."""
+    ui_url: str = ""
+    """Base address of the Web UI for links in output; empty prints no links."""
+
+
+class GatewaySettings(BaseSettings):
+    """Where the gateway is and the key to its admin API."""
+
+    model_config = SettingsConfigDict(env_prefix="BURNPROOF_GATEWAY_", frozen=True)
+
+    url: str = "http://127.0.0.1:8000"
+    """Base address of the gateway, data path and admin API."""
+    admin_token: SecretStr = SecretStr("")
+    """Admin token itself; prefer the file."""
+    admin_token_file: Path | None = None
+    """File that holds the admin token (mode 0600); wins over the value."""
+
+    def token(self) -> str:
+        """Return the admin token.
+
+        Raises:
+            ValueError: when neither the file nor the value gives one.
+        """
+        if self.admin_token_file is not None:
+            return self.admin_token_file.read_text(encoding="utf-8").strip()
+        value = self.admin_token.get_secret_value()
+        if not value:
+            raise ValueError(
+                "no gateway admin token: set BURNPROOF_GATEWAY_ADMIN_TOKEN_FILE to its file"
+            )
+        return value
+
+
+class AuditSettings(BaseSettings):
+    """Where the audit trail is stored."""
+
+    model_config = SettingsConfigDict(env_prefix="BURNPROOF_AUDIT_", frozen=True)
+
+    url: str = "sqlite:///burnproof.db"
+    """SQLAlchemy address of the audit database."""
+
+
+class WorkerSettings(BaseSettings):
+    """How a worker behaves."""
+
+    model_config = SettingsConfigDict(env_prefix="BURNPROOF_WORKER_", frozen=True)
+
+    poll_seconds: float = 0.5
+    """Seconds between two reads of the journal while observing; the guard must see each second."""
+    graceful_seconds: float = 5.0
+    """Seconds given to running activities on SIGTERM; below a pod's grace period."""
+    observers: int = 100
+    """Observations at once in this process; undo has slots of its own, so they never starve it."""
+    deployment_name: str = ""
+    """Worker deployment for versioning; empty (local, tests) runs unversioned."""
+    build_id: str = ""
+    """Build id of this worker: the git commit, in production."""
+    log_format: str = "json"
+    """json for machines, console for people."""
+    engine: str = "unknown"
+    """vllm or simulated: printed in every report, so that a simulation never passes for the real."""

@@ -1,0 +1,186 @@
+"""Compose a worker: settings → clients → adapters → activities → four Temporal workers.
+
+The only file that knows everything. One process runs one worker for each task queue, so that each
+kind of work has slots of its own; more load means more processes of this kind.
+"""
+
+import asyncio
+import signal
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from temporalio.client import Client
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import Worker, WorkerDeploymentConfig
+
+from activities.admit import Admission
+from activities.conclude import Conclusion
+from activities.inject import Injection
+from activities.lease import Leases
+from activities.liveness import TemporalRuns
+from activities.observe import Observation
+from activities.ports import AuditLog, GatewayControl, Holds, RecordSource, Runs
+from activities.preflight import Preflight
+from activities.remedy import Remedies
+from activities.sweep import Sweeper
+from audit.asynchronous import AsyncAuditStore
+from audit.store import AuditStore
+from settings import AuditSettings, GatewaySettings, TemporalSettings, WorkerSettings
+from targets.gateway_admin import GatewayAdmin
+from workflows import queues
+from workflows.fault_experiment import FaultExperiment
+from workflows.lease_sweep import LeaseSweep
+from workflows.remediation_run import RemediationRun
+
+WORKFLOWS = [FaultExperiment, RemediationRun, LeaseSweep]
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Everything the activities need from the world."""
+
+    gateway: GatewayControl
+    source: RecordSource
+    audit: AuditLog
+    holds: Holds
+    runs: Runs
+
+
+def utc_now() -> datetime:
+    """Return the time, aware, UTC."""
+    return datetime.now(UTC)
+
+
+class Crew:
+    """The activities, composed from ports."""
+
+    def __init__(self, ports: Ports, poll_seconds: float) -> None:
+        """Compose them."""
+        now = utc_now
+        sweeper = Sweeper(ports.gateway, ports.audit, ports.holds, ports.runs, now)
+        leases = Leases(ports.gateway, ports.audit, ports.holds, ports.runs, now)
+        remedies = Remedies(ports.gateway, ports.audit, now)
+        admission = Admission(ports.gateway, ports.audit, ports.holds, sweeper, now)
+        conclusion = Conclusion(ports.audit, ports.holds, now)
+        preflight = Preflight(ports.gateway, ports.source, ports.audit, now)
+        injection = Injection(ports.gateway, ports.audit, now)
+        observation = Observation(ports.source, ports.audit, now, poll_seconds)
+        self.main = [
+            admission.parse,
+            admission.admit,
+            preflight.preflight,
+            leases.open_lease,
+            injection.inject,
+            remedies.plan,
+            remedies.apply,
+            conclusion.settle_hold,
+            conclusion.conclude,
+            sweeper.sweep,
+        ]
+        self.hold = [leases.hold_fault]
+        self.observe = [observation.observe]
+        self.undo = [leases.withdraw, remedies.revert]
+
+
+def build_workers(client: Client, crew: Crew, settings: WorkerSettings) -> list[Worker]:
+    """Return one worker a task queue."""
+    graceful = timedelta(seconds=settings.graceful_seconds)
+    versioning = _versioning(settings)
+    # Heartbeats, and so cancels, are otherwise held back for most of the heartbeat time-out.
+    prompt = timedelta(seconds=1)
+    return [
+        Worker(
+            client,
+            task_queue=queues.MAIN,
+            workflows=WORKFLOWS,
+            activities=crew.main,
+            graceful_shutdown_timeout=graceful,
+            deployment_config=versioning,
+        ),
+        Worker(
+            client,
+            task_queue=queues.HOLD,
+            activities=crew.hold,
+            max_concurrent_activities=settings.observers,
+            max_heartbeat_throttle_interval=prompt,
+            graceful_shutdown_timeout=timedelta(seconds=1),
+            deployment_config=versioning,
+        ),
+        Worker(
+            client,
+            task_queue=queues.OBSERVE,
+            activities=crew.observe,
+            max_concurrent_activities=settings.observers,
+            max_heartbeat_throttle_interval=prompt,
+            graceful_shutdown_timeout=timedelta(seconds=1),
+            deployment_config=versioning,
+        ),
+        Worker(
+            client,
+            task_queue=queues.UNDO,
+            activities=crew.undo,
+            max_heartbeat_throttle_interval=prompt,
+            graceful_shutdown_timeout=graceful,
+            deployment_config=versioning,
+        ),
+    ]
+
+
+def _versioning(settings: WorkerSettings) -> WorkerDeploymentConfig | None:
+    """Version only where a deployment is named: PINNED on an unversioned worker hangs."""
+    if not settings.deployment_name:
+        return None
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(
+            deployment_name=settings.deployment_name, build_id=settings.build_id
+        ),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.PINNED,
+    )
+
+
+async def serve(stop: asyncio.Event) -> None:
+    """Connect, compose, and work until `stop` is set."""
+    temporal, worker = TemporalSettings(), WorkerSettings()
+    gateway_settings = GatewaySettings()
+    client = await Client.connect(
+        temporal.address, namespace=temporal.namespace, data_converter=pydantic_data_converter
+    )
+    store = AuditStore(AuditSettings().url)
+    store.upgrade()
+    audit = AsyncAuditStore(store)
+    gateway = GatewayAdmin(gateway_settings.url, gateway_settings.token())
+    ports = Ports(
+        gateway=gateway, source=gateway, audit=audit, holds=audit, runs=TemporalRuns(client)
+    )
+    crew = Crew(ports, worker.poll_seconds)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(gateway.aclose)
+        for one in build_workers(client, crew, worker):
+            await stack.enter_async_context(one)
+        log.info("worker ready", temporal=temporal.address, gateway=gateway_settings.url)
+        await stop.wait()
+        log.info("worker stops, activities are handed over")
+
+
+async def main() -> None:
+    """Run until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop.set)
+    await serve(stop)
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(main())
+    except (ValueError, OSError, RuntimeError) as refused:
+        sys.stderr.write(f"burnproof worker: {refused}\n")
+        sys.exit(3)

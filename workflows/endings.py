@@ -1,0 +1,120 @@
+"""Read what a run found out: what failed, what the outcome rests on, what a watcher sees. Pure."""
+
+from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
+
+from canary.report import ObserveReport, StopReason
+from faults.outcome import OutcomeInput, PhaseSummary
+from workflows import plans
+from workflows.state import Facts, FaultExperimentView
+
+CONFIGURATION_KINDS = frozenset(
+    {"InvalidExperiment", "NotAdmitted", "TargetBusy", "Quarantined", "NotMeasurable", "NotApproved"}
+)
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """Return the innermost cause that Temporal kept."""
+    while isinstance(error, FailureError) and error.cause is not None:
+        error = error.cause
+    return error
+
+
+def root_message(error: BaseException) -> str:
+    """Return the text of the innermost cause."""
+    cause = root_cause(error)
+    return cause.message if isinstance(cause, FailureError) else str(cause)
+
+
+def note_failure(facts: Facts, error: Exception) -> None:
+    """Write down why the body ended: a cancel, a refusal, or what broke."""
+    if is_cancelled_exception(error):
+        facts.cancelled = True
+        return
+    cause = root_cause(error)
+    known = isinstance(cause, FailureError)
+    facts.failure = root_message(error) or repr(cause)
+    facts.failure_kind = (
+        (cause.type or "Infrastructure")
+        if isinstance(cause, ApplicationError)
+        else ("Infrastructure" if known else "Bug")
+    )
+
+
+def summary(report: ObserveReport | None) -> PhaseSummary | None:
+    """Reduce a report to what the outcome rests on."""
+    if report is None:
+        return None
+    return PhaseSummary(
+        verdict=report.verdict.value,
+        reason=(report.reason or StopReason.LIMIT_TIME).value,
+        effect_state=report.effect.state if report.effect is not None else None,
+        why=report.why,
+    )
+
+
+def outcome_input(facts: Facts, failed: tuple[str, ...]) -> OutcomeInput:
+    """Gather everything that the outcome rests on."""
+    parsed = facts.parsed
+    assert parsed is not None, "an experiment that was not parsed is not concluded"
+    remedy = facts.remedy
+    last = remedy.trials[-1].report if remedy is not None and remedy.trials else None
+    is_configuration = facts.failure_kind in CONFIGURATION_KINDS
+    return OutcomeInput(
+        hypothesis=parsed.spec.hypothesis,
+        expects_effect=plans.expects_effect(parsed),
+        remedy_under_fault=plans.has_remedy(parsed),
+        steady=summary(facts.steady),
+        compare=summary(facts.compare),
+        remedy=summary(last),
+        met_again=summary(remedy.recovery) if remedy is not None else None,
+        recovery=summary(facts.recovery),
+        aborted_by=_aborted_by(facts),
+        failure=facts.failure if facts.failure and not is_configuration else None,
+        configuration_error=facts.failure if is_configuration else None,
+        cleanup_failed=failed,
+        lease_lost=_lease_lost(facts),
+    )
+
+
+def _aborted_by(facts: Facts) -> str | None:
+    if facts.abort is not None:
+        why = f" ({facts.abort.reason})" if facts.abort.reason else ""
+        return f"{facts.abort.by}{why}"
+    return "a cancel in Temporal" if facts.cancelled else None
+
+
+def _lease_lost(facts: Facts) -> bool:
+    """Tell whether the fault ended by itself while the run needed it."""
+    if facts.remedy is not None and facts.remedy.lease_lost:
+        return True
+    return facts.proof is not None and facts.proof.lapsed_before
+
+
+def view(facts: Facts, bare: FaultExperimentView) -> FaultExperimentView:
+    """Fill a view with what is known."""
+    receipts = {}
+    if facts.preflight is not None:
+        receipts["preflight"] = facts.preflight.model_dump(mode="json")
+    if facts.proof is not None:
+        receipts["withdrawn"] = facts.proof.model_dump(mode="json")
+    reports = {
+        name: report
+        for name, report in (
+            ("steady", facts.steady),
+            ("compare", facts.compare),
+            ("recovery", facts.recovery),
+        )
+        if report is not None
+    }
+    if facts.remedy is not None:
+        for trial in facts.remedy.trials:
+            reports[trial.item_id] = trial.report
+        if facts.remedy.recovery is not None:
+            reports["met-again"] = facts.remedy.recovery
+    return bare.model_copy(
+        update={
+            "route": facts.admitted.route if facts.admitted is not None else "",
+            "receipts": receipts,
+            "reports": reports,
+        }
+    )

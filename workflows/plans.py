@@ -1,0 +1,182 @@
+"""Build what each phase is asked to do from what the run knows. Pure; nothing is decided here.
+
+Kept out of the workflow files so that those only sequence, and so that a test can read every
+configuration without a server.
+"""
+
+from datetime import timedelta
+
+from activities.admit import AdmitResult, ParsedExperiment
+from activities.inject import FAULT_ITEM, FaultItem, InjectInput, SplitSpec
+from canary.config import (
+    EffectConfig,
+    GuardConfig,
+    JudgeConfig,
+    ObserveConfig,
+    SettleConfig,
+    TriggerConfig,
+)
+from faults.catalog import template_info
+from remediation.actions import Action
+from slo.objective import Objective
+
+# Source: ours, 2026-12: room for retries on another worker beside each planned duration.
+SLACK = timedelta(minutes=2)
+
+
+def expects_effect(parsed: ParsedExperiment) -> bool:
+    """Tell whether requests must be seen touched; only `null` expects none."""
+    return template_info(parsed.spec.fault.template).expects_effect
+
+
+def has_remedy(parsed: ParsedExperiment) -> bool:
+    """Tell whether a remedy may act while the fault holds."""
+    remediation = parsed.spec.remediation
+    return parsed.policy is not None and remediation is not None and remediation.under_fault
+
+
+def hold_limit(parsed: ParsedExperiment) -> timedelta:
+    """Return how long a lease may be renewed in all; far past the plan, it is not the guard."""
+    spec = parsed.spec
+    seconds = spec.fault.duration + spec.recovery.within
+    if spec.remediation is not None:
+        seconds += spec.remediation.recover_within
+    return timedelta(seconds=seconds) + timedelta(minutes=10)
+
+
+def limit(config: ObserveConfig) -> timedelta:
+    """Return the total for an observation: its own limit and room to move."""
+    return timedelta(seconds=config.max_seconds) + SLACK
+
+
+def steady(parsed: ParsedExperiment) -> ObserveConfig:
+    """Watch until the objectives are seen to hold, before anything is broken."""
+    wanted = parsed.spec.steady_state
+    return ObserveConfig(
+        mode="steady",
+        objectives=parsed.objectives,
+        settle=SettleConfig(
+            min_requests=wanted.min_requests, window_seconds=wanted.window, rule="met"
+        ),
+        max_seconds=wanted.window,
+    )
+
+
+def injection(
+    parsed: ParsedExperiment, admitted: AdmitResult, run_id: str, lease_id: str
+) -> InjectInput:
+    """Split the traffic and attach the fault to the chaos replicas."""
+    spec = parsed.spec
+    return InjectInput(
+        run_id=run_id,
+        lease_id=lease_id,
+        split=SplitSpec(
+            experiment=run_id,
+            salt=run_id,
+            share=spec.arms.chaos.share,
+            control=admitted.control,
+            chaos=admitted.chaos,
+            unit=spec.arms.unit,
+        ),
+        fault=FaultItem(
+            template=spec.fault.template,
+            parameters=spec.fault.parameters.model_dump(mode="json"),
+            replicas=admitted.chaos,
+            max_seconds=spec.fault.duration,
+            seed=run_id,
+        ),
+    )
+
+
+def comparison(parsed: ParsedExperiment, lease_id: str, since: float) -> ObserveConfig:
+    """Compare the arms, guard the budget, and watch for the signal that calls for a remedy."""
+    spec = parsed.spec
+    remedy = has_remedy(parsed)
+    trigger = None
+    if parsed.policy is not None and remedy:
+        when = parsed.policy.when
+        trigger = TriggerConfig(
+            compliance_below=when.compliance_below,
+            window_seconds=when.window,
+            min_requests=when.min_requests,
+        )
+    fault = spec.fault
+    return ObserveConfig(
+        mode="compare",
+        objectives=parsed.objectives,
+        judge=JudgeConfig(
+            share=spec.arms.chaos.share,
+            unit=spec.arms.unit,
+            alpha=spec.judge.alpha,
+            max_requests=spec.judge.max_requests,
+            metrics=spec.judge.metrics,
+            margin_errors=spec.judge.margin_errors,
+            fail_ratio_errors=spec.judge.fail_ratio_errors,
+            latency_fail_ratio=spec.judge.latency_fail_ratio,
+            latency_pass=dict(spec.judge.latency_pass),
+            stop_on_pass=spec.judge.stop_on_pass and not remedy,
+            stop_on_fail=not remedy,
+        ),
+        guard=GuardConfig(
+            abort_burn_rate=spec.guard.abort_burn_rate,
+            budget_share=spec.guard.budget_share,
+            window_seconds=spec.guard.window,
+            min_requests=spec.guard.min_requests,
+        ),
+        trigger=trigger,
+        effect=EffectConfig(
+            item_id=FAULT_ITEM,
+            expects_effect=expects_effect(parsed),
+            probability=getattr(fault.parameters, "probability", 1.0),
+        ),
+        accepted_after=since,
+        lease_id=lease_id,
+        max_seconds=spec.observe_seconds,
+    )
+
+
+def remedy_trial(
+    objectives: tuple[Objective, ...], action: Action, lease_id: str, since: float, seconds: float
+) -> ObserveConfig:
+    """Compare treated units with the hold-out; the hold-out being worse is what proves the remedy."""
+    return ObserveConfig(
+        mode="remedy",
+        objectives=objectives,
+        judge=JudgeConfig(
+            groups="treatment",
+            share=action.holdout_share,
+            unit="conversation",
+            alpha=action.verify.alpha,
+            metrics=("slo_bad",),
+            stop_on_pass=False,
+        ),
+        accepted_after=since,
+        lease_id=lease_id,
+        max_seconds=min(action.verify.within, seconds),
+    )
+
+
+def met_again(
+    objectives: tuple[Objective, ...],
+    settle: SettleConfig,
+    since: float,
+    seconds: float,
+    lease_id: str | None,
+) -> ObserveConfig:
+    """Watch until the objectives are met by requests accepted after `since`."""
+    return ObserveConfig(
+        mode="recovery",
+        objectives=objectives,
+        settle=settle,
+        accepted_after=since,
+        lease_id=lease_id,
+        max_seconds=seconds,
+    )
+
+
+def settle_rule(parsed: ParsedExperiment) -> SettleConfig:
+    """Return when an objective counts as met again."""
+    recovery = parsed.spec.recovery
+    return SettleConfig(
+        min_requests=recovery.min_requests, window_seconds=recovery.window, rule="met"
+    )
