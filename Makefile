@@ -35,7 +35,7 @@ $(READY): requirements.lock pyproject.toml
 setup: $(READY) ## Make .venv from requirements.lock and install burnproof into it
 
 vllm: $(READY) ## Install the real engine into its own environment (2.5 GB, about 5 minutes the first time)
-	@if [ -f $(VLLM_INSTALL) ]; then bash $(VLLM_INSTALL); \
+	@if [ -f $(VLLM_INSTALL) ]; then bash $(VLLM_INSTALL) >/dev/null; \
 	else echo "$(VLLM_INSTALL) is missing: the real engine is not installed"; fi
 
 fmt: $(READY) ## Format the code and apply the safe lint fixes
@@ -50,7 +50,7 @@ lint: $(READY) ## Check style, formatting and who imports whom
 types: $(READY) ## Check types (mypy, strict)
 	@$(BIN)/mypy
 
-test: $(READY) vllm ## Run every suite; SUITES="unit kill" runs those two
+test: $(READY) $(if $(SUITES),$(if $(filter vllm docs,$(SUITES)),vllm),vllm) ## Run every suite; SUITES="unit kill" runs those two
 	@$(BIN)/python tests/run_suites.py $(SUITES)
 
 replay: $(READY) ## Replay the recorded workflow histories under two hash seeds

@@ -134,6 +134,15 @@ def test_what_the_rule_allows_passes(rule: rules.Rule, path: str, text: str) -> 
     assert list(rule(SourceFile(path, text))) == []
 
 
+@pytest.mark.parametrize("allowed", rules.BROAD_EXCEPT_ALLOWED)
+def test_an_allowed_broad_except_is_still_there(allowed: str) -> None:
+    path, _, function = allowed.partition("::")
+    text = (ROOT / path).read_text().replace(f"def {function or '_'}(", "def other(")
+    assert list(
+        rules.no_swallowed_broad_except_in_workflows(SourceFile("workflows/other.py", text))
+    )
+
+
 def test_every_rule_has_a_planted_violation() -> None:
     assert {p.values[0] for p in PLANTED} == set(rules.RULES)
 
