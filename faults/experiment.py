@@ -65,6 +65,10 @@ class Target(BaseModel):
     from_: Annotated[From | None, Field(alias="from")] = None
     """Among which routes to choose; needed with `select`."""
 
+    def labels(self) -> dict[str, str]:
+        """Return the labels that a selected route must have; empty when it is named."""
+        return dict(self.from_.labels) if self.from_ is not None else {}
+
     @model_validator(mode="after")
     def _one_way_to_choose(self) -> Self:
         if (self.route is None) == (self.select is None):

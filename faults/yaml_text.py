@@ -97,7 +97,7 @@ def _construct(root: Node, filename: str) -> object:
     except (ValueError, RecursionError) as error:
         raise _error(filename, f"not valid YAML: {one_line(str(error))}") from None
     finally:
-        loader.dispose()  # type: ignore[no-untyped-call]
+        loader.dispose()
 
 
 def _locate(root: Node, path: str) -> int | None:

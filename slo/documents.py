@@ -70,8 +70,6 @@ def _kind(value: object) -> str:
     names = {dict: "a mapping", list: "a list", str: "text", bool: "true or false"}
     if value is None:
         return "nothing"
-    if value in ({}, []):
-        return "an empty one"
     return names.get(type(value), f"a {type(value).__name__}")
 
 
@@ -112,11 +110,15 @@ def _problem(path: str, detail: dict[str, Any]) -> SpecError:
     if kind == "union_tag_invalid":
         known = _quoted(context["expected_tags"])
         tag_path = f"{path}.{str(context['discriminator']).strip(chr(39))}"
+        if context["tag"] == "None" and "null" in known:
+            return SpecError(tag_path, 'is empty: in YAML a plain null is nothing; write "null"')
         return _wrong_word(tag_path, str(context["tag"]), known)
     if kind in {"literal_error", "enum"} and isinstance(given, str):
         return _wrong_word(path, given, _quoted(context["expected"]))
     if kind == "value_error":
         return SpecError(path, str(context["error"]))
+    if kind == "too_short":
+        return SpecError(path, "at least one entry is needed")
     if kind in _PLAIN:
         return SpecError(path, f"{_PLAIN[kind]}, not {_kind(given)}")
     message = detail["msg"].replace("Input should be", "must be").replace("valid ", "")
@@ -129,7 +131,6 @@ _PLAIN = {
     "tuple_type": "a list is needed",
     "list_type": "a list is needed",
     "string_type": "text is needed",
-    "too_short": "at least one entry is needed",
 }
 
 

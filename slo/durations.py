@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from itertools import pairwise
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, FiniteFloat, ValidationInfo
@@ -32,7 +33,7 @@ def parse_duration(text: str) -> float:
     parts = _PART.findall(text)
     if parts and "".join(number + unit for number, unit in parts) == text:
         ranks = [list(_UNITS).index(unit) for _, unit in parts]
-        if all(left > right for left, right in zip(ranks, ranks[1:], strict=False)):
+        if all(left > right for left, right in pairwise(ranks)):
             return float(sum(Decimal(number) * _UNITS[unit] for number, unit in parts))
     raise ValueError(_explain(text))
 

@@ -1,0 +1,240 @@
+"""May this experiment run here? Decided before anything is broken.
+
+`admit` is given the experiment, the replicas that it resolved to, the limits of this installation
+and the traffic seen, and returns problems (it must not run) and warnings (it may, and this is what
+to expect). It holds nothing and asks nobody. What was hard is the guard: a guard that cannot fire
+looks exactly like a guard. Since no more than every request can be bad, a burn rate has a ceiling
+of 1/(1 − objective), and the proof of it from few requests an even lower one; both are computed
+here, and a guard above them is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Final, Literal
+
+from pydantic import BaseModel, Field, FiniteFloat
+
+from faults.catalog import BlastClass, StreamStallFault, template_info
+from faults.durations import format_duration
+from faults.experiment import ExperimentSpec
+from faults.feasibility import ExpectedPlan, expected_plan
+from faults.parse import objectives
+from slo.errors import SpecErrors
+from slo.objective import Objective
+
+_TAIL: Final = 0.025
+"""One tail of the burn interval. Source: 95 % Clopper-Pearson, as the guard uses it."""
+
+_CLASSES: Final = tuple(BlastClass)
+
+
+class Limits(BaseModel, frozen=True):
+    """What this installation allows at most."""
+
+    chaos_share: FiniteFloat = 0.5
+    """Share of traffic in the chaos arm, ratio in [0, 1]."""
+    chaos_replica_share: FiniteFloat = 0.5
+    """Share of the replicas that may be broken, ratio in [0, 1]."""
+    min_duration: FiniteFloat = 10.0
+    """Shortest fault, seconds."""
+    max_duration: FiniteFloat = 3600.0
+    """Longest fault, seconds."""
+    min_lease: FiniteFloat = 6.0
+    """Shortest lease, seconds. Source: renewed every 5 s at most, and one of them may fail."""
+    max_lease: FiniteFloat = 60.0
+    """Longest lease, seconds."""
+    blast: BlastClass = BlastClass.BREAKS
+    """Worst class of fault."""
+
+
+class AdmitInput(BaseModel, frozen=True):
+    """Everything that admission rests on."""
+
+    spec: ExperimentSpec
+    control: tuple[str, ...]
+    """Replicas of the control arm."""
+    chaos: tuple[str, ...]
+    """Replicas of the chaos arm."""
+    limits: Limits = Limits()
+    rate: FiniteFloat | None = Field(default=None, ge=0)
+    """Requests per second of the route; None: not known."""
+    bad_ratio: FiniteFloat = Field(default=0.0, ge=0, le=1)
+    """Share of bad requests before the fault, ratio in [0, 1]."""
+    requests_per_unit: FiniteFloat = Field(default=1.0, ge=1)
+    """Mean requests of a conversation."""
+
+
+class Finding(BaseModel, frozen=True):
+    """One thing that speaks against running, or that is good to know."""
+
+    code: str
+    level: Literal["problem", "warning"]
+    path: str
+    """Key of the experiment that it is about."""
+    message: str
+
+
+class AdmitReport(BaseModel, frozen=True):
+    """Whether the experiment may run, why not, and what to expect."""
+
+    admitted: bool
+    problems: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
+    plan: ExpectedPlan
+
+
+def admit(given: AdmitInput) -> AdmitReport:
+    """Return whether the experiment may run here; any problem forbids it."""
+    spec = given.spec
+    plan = expected_plan(spec, given.rate, given.bad_ratio, given.requests_per_unit)
+    findings = [*_radius(given), *_replicas(given), *_lengths(given)]
+    try:
+        promised = objectives(spec)
+    except SpecErrors as errors:
+        promised = ()
+        findings += [_problem("slo", e.path, f"cannot be evaluated: {e}") for e in errors.errors]
+    for objective in promised:
+        findings += [*_guard(spec, objective), *_recovery(given, objective)]
+    findings += [*_signals(spec, promised), *_power(given, plan)]
+    problems = tuple(item for item in findings if item.level == "problem")
+    warnings = tuple(item for item in findings if item.level == "warning")
+    return AdmitReport(admitted=not problems, problems=problems, warnings=warnings, plan=plan)
+
+
+def _problem(code: str, path: str, message: str) -> Finding:
+    return Finding(code=code, level="problem", path=path, message=message)
+
+
+def _warning(code: str, path: str, message: str) -> Finding:
+    return Finding(code=code, level="warning", path=path, message=message)
+
+
+def _radius(given: AdmitInput) -> Iterator[Finding]:
+    share, limits = given.spec.arms.chaos.share, given.limits
+    if share > limits.chaos_share:
+        message = f"{share:g} of the traffic is more than the {limits.chaos_share:g} allowed here"
+        yield _problem("share", "arms.chaos.share", message)
+    info = template_info(given.spec.fault.template)
+    if _CLASSES.index(info.blast) > _CLASSES.index(limits.blast):
+        message = f'{info.id} {info.blast}, and at most "{limits.blast}" is allowed here'
+        yield _problem("blast", "fault.template", message)
+
+
+def _replicas(given: AdmitInput) -> Iterator[Finding]:
+    path, control, chaos = "arms.chaos.replicas", given.control, given.chaos
+    both = sorted(set(control) & set(chaos))
+    if both:
+        yield _problem("arms", path, f"{', '.join(both)} would serve both arms")
+    if not control or not chaos:
+        yield _problem("arms", path, "one replica at least is needed for each arm")
+        return
+    total = len(set(control) | set(chaos))
+    part = len(set(chaos)) / total
+    if part > given.limits.chaos_replica_share:
+        allowed = given.limits.chaos_replica_share
+        message = f"{len(set(chaos))} of {total} replicas is more than the {allowed:g} allowed here"
+        yield _problem("replicas", path, message)
+    share = given.spec.arms.chaos.share
+    if {"ttft", "e2e"} & set(given.spec.judge.metrics) and not math.isclose(part, share):
+        message = (
+            f"the chaos arm gets {share:g} of the traffic on {part:.3g} of the replicas: unequal "
+            f"load alone makes latencies differ; equal at share {part:.3g}"
+        )
+        yield _warning("unequal_load", "arms.chaos.share", message)
+
+
+def _lengths(given: AdmitInput) -> Iterator[Finding]:
+    limits, duration = given.limits, given.spec.fault.duration
+    if not limits.min_duration <= duration <= limits.max_duration:
+        bounds = f"{format_duration(limits.min_duration)} to {format_duration(limits.max_duration)}"
+        message = f"{format_duration(duration)} is outside {bounds}"
+        yield _problem("duration", "fault.duration", message)
+    seconds = given.spec.lease.seconds
+    if not limits.min_lease <= seconds <= limits.max_lease:
+        message = f"{seconds:g} s is outside {limits.min_lease:g} to {limits.max_lease:g} s"
+        yield _problem("lease", "lease.seconds", message)
+
+
+def _guard(spec: ExperimentSpec, objective: Objective) -> Iterator[Finding]:
+    guard, path = spec.guard, "guard.abort_burn_rate"
+    budget = Decimal(1) - Decimal(repr(objective.objective_ratio))
+    limit = Decimal(repr(guard.abort_burn_rate)) * budget
+    ceiling = Decimal(1) / budget
+    told = f"{guard.abort_burn_rate:g} × (1 − {objective.objective_ratio:g}) = {limit:.4g}"
+    if limit >= 1:
+        message = (
+            f"can never fire for {objective.name}: {told}, and no more than all requests can be "
+            f"bad; the rate must be below {ceiling:.4g}"
+        )
+        yield _problem("guard_cannot_fire", path, message)
+        return
+    provable = Decimal(repr(_TAIL ** (1 / guard.min_requests)))
+    if limit >= provable:
+        message = (
+            f"can never fire for {objective.name} on {guard.min_requests} requests: {told}, and "
+            f"even if all are bad only {provable:.4g} is proven; the rate must be below "
+            f"{provable / budget:.4g}, or guard.min_requests larger"
+        )
+        yield _problem("guard_cannot_fire", path, message)
+        return
+    share = Decimal(repr(spec.arms.chaos.share))
+    if share <= limit:
+        message = (
+            f"if the whole chaos arm fails, {objective.name} burns at {share / budget:.4g}: the "
+            f"guard fires only when the harm spreads beyond the arm"
+        )
+        yield _warning("guard_needs_spread", path, message)
+
+
+def _recovery(given: AdmitInput, objective: Objective) -> Iterator[Finding]:
+    """Check that "met again" can be proven by as many requests as its window holds."""
+    if not given.rate:
+        return
+    budget = 1 - objective.objective_ratio
+    needed = max(math.ceil(math.log(_TAIL) / math.log1p(-budget)), given.spec.recovery.min_requests)
+    window = given.spec.recovery.window
+    held = given.rate * window
+    if held < needed:
+        message = (
+            f"{format_duration(window)} hold about {held:.0f} requests; to prove that "
+            f"{objective.name} is met takes {needed} without a bad one: make it "
+            f"{format_duration(math.ceil(needed / given.rate))} or longer"
+        )
+        yield _warning("recovery_window", "recovery.window", message)
+
+
+def _signals(spec: ExperimentSpec, promised: tuple[Objective, ...]) -> Iterator[Finding]:
+    if isinstance(spec.fault, StreamStallFault):
+        stall = spec.fault.parameters.stall
+        gaps = [o.indicator.max_gap_seconds for o in promised]
+        if promised and all(gap is None or stall <= gap for gap in gaps):
+            message = f"no SLO counts a silence of {format_duration(stall)} as bad"
+            yield _warning("unseen_fault", "fault.parameters.stall", message)
+    remedy = spec.remediation
+    if remedy is not None and remedy.under_fault and spec.hypothesis == "withstands":
+        message = "it fails as soon as it breaks, so no remedy is tried; say `recovers`"
+        yield _warning("remedy_unused", "remediation.under_fault", message)
+
+
+def _power(given: AdmitInput, plan: ExpectedPlan) -> Iterator[Finding]:
+    judge, share = given.spec.judge, given.spec.arms.chaos.share
+    smaller = math.ceil(plan.total_units * min(share, 1 - share))
+    if smaller > judge.max_requests:
+        message = (
+            f"{judge.max_requests:,} units in the smaller arm are too few for a PASS, which takes "
+            f"about {smaller:,} ({plan.limited_by})"
+        )
+        yield _problem("too_few_units", "judge.max_requests", message)
+    if plan.seconds is None:
+        message = "no traffic was seen: without it the run ends INCONCLUSIVE"
+        yield _warning("no_traffic", "target", message)
+    elif not plan.enough:
+        message = (
+            f"at {given.rate:.3g} requests/s a PASS takes about "
+            f"{format_duration(math.ceil(plan.seconds))}, longer than the "
+            f"{format_duration(plan.limit_seconds)} watched: INCONCLUSIVE is likely"
+        )
+        yield _warning("too_little_traffic", "fault.duration", message)
