@@ -54,6 +54,8 @@ class AdmitInput(BaseModel, frozen=True):
     """Everything that admission rests on."""
 
     spec: ExperimentSpec
+    objectives: tuple[Objective, ...] = ()
+    """What its SLOs say; empty: they are read from the experiment."""
     control: tuple[str, ...]
     """Replicas of the control arm."""
     chaos: tuple[str, ...]
@@ -85,6 +87,11 @@ class AdmitReport(BaseModel, frozen=True):
     warnings: tuple[Finding, ...]
     plan: ExpectedPlan
 
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """The problems, one line each."""
+        return tuple(f"{item.path}: {item.message}" for item in self.problems)
+
 
 def admit(given: AdmitInput) -> AdmitReport:
     """Return whether the experiment may run here; any problem forbids it."""
@@ -92,12 +99,12 @@ def admit(given: AdmitInput) -> AdmitReport:
     plan = expected_plan(spec, given.rate, given.bad_ratio, given.requests_per_unit)
     findings = [*_radius(given), *_replicas(given), *_lengths(given)]
     try:
-        promised = objectives(spec)
+        promised = given.objectives or objectives(spec)
     except SpecErrors as errors:
         promised = ()
         findings += [_problem("slo", e.path, f"cannot be evaluated: {e}") for e in errors.errors]
     for objective in promised:
-        findings += [*_guard(spec, objective), *_recovery(given, objective)]
+        findings += [*_guard(given, objective), *_recovery(given, objective)]
     findings += [*_signals(spec, promised), *_power(given, plan)]
     problems = tuple(item for item in findings if item.level == "problem")
     warnings = tuple(item for item in findings if item.level == "warning")
@@ -158,8 +165,8 @@ def _lengths(given: AdmitInput) -> Iterator[Finding]:
         yield _problem("lease", "lease.seconds", message)
 
 
-def _guard(spec: ExperimentSpec, objective: Objective) -> Iterator[Finding]:
-    guard, path = spec.guard, "guard.abort_burn_rate"
+def _guard(given: AdmitInput, objective: Objective) -> Iterator[Finding]:
+    guard, path = given.spec.guard, "guard.abort_burn_rate"
     budget = Decimal(1) - Decimal(repr(objective.objective_ratio))
     limit = Decimal(repr(guard.abort_burn_rate)) * budget
     ceiling = Decimal(1) / budget
@@ -171,16 +178,23 @@ def _guard(spec: ExperimentSpec, objective: Objective) -> Iterator[Finding]:
         )
         yield _problem("guard_cannot_fire", path, message)
         return
-    provable = Decimal(repr(_TAIL ** (1 / guard.min_requests)))
+    held = max(guard.min_requests, int((given.rate or 0.0) * guard.window))
+    provable = Decimal(repr(_TAIL ** (1 / held)))
     if limit >= provable:
         message = (
-            f"can never fire for {objective.name} on {guard.min_requests} requests: {told}, and "
-            f"even if all are bad only {provable:.4g} is proven; the rate must be below "
-            f"{provable / budget:.4g}, or guard.min_requests larger"
+            f"can never fire for {objective.name} on {held} requests: {told}, and even if all are "
+            f"bad only {provable:.4g} is proven; the rate must be below {provable / budget:.4g}, "
+            f"or guard.window longer"
         )
         yield _problem("guard_cannot_fire", path, message)
         return
-    share = Decimal(repr(spec.arms.chaos.share))
+    if given.rate and given.rate * guard.window < guard.min_requests:
+        message = (
+            f"{format_duration(guard.window)} hold about {given.rate * guard.window:.0f} requests, "
+            f"fewer than the {guard.min_requests} that the guard needs: the burn rate aborts nothing"
+        )
+        yield _warning("guard_blind", "guard.window", message)
+    share = Decimal(repr(given.spec.arms.chaos.share))
     if share <= limit:
         message = (
             f"if the whole chaos arm fails, {objective.name} burns at {share / budget:.4g}: the "
@@ -238,3 +252,14 @@ def _power(given: AdmitInput, plan: ExpectedPlan) -> Iterator[Finding]:
             f"{format_duration(plan.limit_seconds)} watched: INCONCLUSIVE is likely"
         )
         yield _warning("too_little_traffic", "fault.duration", message)
+
+
+__all__ = [
+    "AdmitInput",
+    "AdmitReport",
+    "ExpectedPlan",
+    "Finding",
+    "Limits",
+    "admit",
+    "expected_plan",
+]

@@ -202,3 +202,17 @@ def _read(filename: str, read: Read) -> str:
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise SpecError("", f"cannot read {filename}: {why}") from None
+
+
+__all__ = [
+    "Document",
+    "Read",
+    "SpecError",
+    "SpecErrors",
+    "inline_files",
+    "load_experiment",
+    "objectives",
+    "parse_experiment",
+    "parse_yaml",
+    "read_document",
+]

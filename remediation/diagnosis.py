@@ -62,7 +62,7 @@ def diagnose(
 
 
 def _worse_than_the_rest(replicas: tuple[ReplicaFacts, ...]) -> ReplicaFacts | None:
-    """Return the one replica whose interval of bad ratios lies above that of all others together."""
+    """Return the replica whose interval of bad ratios lies above that of the others together."""
     known = [item for item in replicas if item.total]
     if len(known) < 2:
         return None
