@@ -17,13 +17,14 @@ the one below it through ``SIGCHLD``:
 * ``argv`` ends by itself: what it left behind is killed, and its exit code is passed up;
 * SIGTERM, SIGINT or SIGHUP: passed down to ``argv``; what is there after ``grace_s`` is killed.
 
-The command carries ``BURNPROOF_STACK_ID=ID`` in its environment, which is a second way to find its
-descendants, and the only one once both guards were killed in the same instant: `sweep` kills by it.
-A tag ``a/b`` counts as part of the tag ``a``, so guards may be nested.
+The command carries ``BURNPROOF_STACK_ID=ID/SERIAL`` in its environment, which is a second way to
+find its descendants, and the only one once both guards were killed in the same instant: `sweep`
+kills by it. The serial is new for each guard, so a restarted command and the guard of its
+predecessor, still at work, do not meet. A tag ``a/b`` counts as part of the tag ``a``: one sweep of
+``a`` ends a whole stack.
 
 What this does not do. It does not restart anything, and it does not protect against a descendant
-that drops the tag *and* outlives both guards. A tag must belong to one guard: two guards that share
-a tag kill each other's processes.
+that drops the tag *and* outlives both guards.
 
 What was hard. ``PR_SET_PDEATHSIG`` alone reaches only the direct child, is cleared by the next
 fork, and fires when the *thread* that forked ends, not the process; a pidfd has none of these
@@ -44,6 +45,7 @@ import select
 import signal
 import sys
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -148,9 +150,9 @@ def run(
     above = _open_parent(parent)
     if above is None:
         return _EXIT_PARENT_GONE
-    own = os.pidfd_open(
-        os.getpid()
-    )  # opened before the fork: the inner guard cannot miss our death
+    tag = f"{tag}/{uuid.uuid4().hex}"
+    # Opened before the fork, so that the inner guard cannot miss our death.
+    own = os.pidfd_open(os.getpid())
     _become_subreaper()
     outer = _Guard(tag, [above], grace_s + _OUTER_EXTRA_GRACE_S)
     outer_pid = os.getpid()
@@ -284,7 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="reaper", description="Run a command; leave nothing behind."
     )
-    parser.add_argument("--tag", help="name of this command; unique among running guards")
+    parser.add_argument("--tag", help="name of this command")
     parser.add_argument("--parent", type=int, help="pid whose death ends everything")
     parser.add_argument(
         "--grace", type=float, default=DEFAULT_GRACE_S, help="seconds after SIGTERM"

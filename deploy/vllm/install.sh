@@ -36,7 +36,7 @@ is_installed() { [ "$(cat "$stamp" 2>/dev/null)" = "$digest" ] && [ -x "$venv/bi
 pip_install() {
     "$venv/bin/python" -m pip install --no-deps --no-input --disable-pip-version-check \
         --progress-bar off "$@" 2>&1 | tee -a "$log" | awk -v total="$(grep -c '==' "$requirements")" '
-            /^Collecting / { if (++n % 10 == 0) { print "  found " n " of " total; fflush() } }
+            /^(Collecting|Processing) / { if (++n % 10 == 0) { print "  found " n " of " total; fflush() } }
             /^Installing collected/ { print "  unpacking"; fflush() }
             /^ERROR/ { print "  " $0; fflush() }' >&2
 }

@@ -34,8 +34,11 @@ ENVIRONMENT = {
     # Adapters may come and go, and the endpoints that remedies use are there.
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
     "VLLM_SERVER_DEV_MODE": "1",
-    # One GiB of KV cache, given outright: sizing it would cost a warm-up.
-    "VLLM_CPU_KVCACHE_SPACE": "1",
+    # The worker lives inside the engine's process: one process less to import torch.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    # Nothing is compiled at run time. Else the first request that asks for logprobs stalls for half
+    # a minute, and the machine needs a C++ compiler.
+    "TORCHDYNAMO_DISABLE": "1",
     # Two replicas share two cores: no thread is nailed to a core, and each engine computes on one.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_NUM_THREADS": "1",
@@ -45,11 +48,14 @@ OPTIONS = (
     *("--dtype", "float32"),
     *("--max-model-len", "2048"),
     *("--max-num-seqs", "32"),
+    # 65,536 tokens: 32 requests of full length. Given outright, since sizing it costs a warm-up.
+    *("--kv-cache-memory-bytes", str(256 * 1024 * 1024)),
     "--enforce-eager",
     "--enable-lora",
     *("--max-loras", "4"),
     *("--max-lora-rank", "8"),
     *("--max-cpu-loras", "8"),
+    "--disable-uvicorn-access-log",
 )
 
 
@@ -78,7 +84,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="Start one guarded vLLM replica.")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--tag", help="unique among running guards (default: vllm-PORT)")
+    parser.add_argument("--tag", help="name for the guard (default: vllm-PORT)")
     parser.add_argument("--parent", type=int, help="pid whose death ends the replica")
     parser.add_argument("--python", type=Path, help="python of vLLM's environment")
     parser.add_argument("--model", type=Path, default=MODEL)

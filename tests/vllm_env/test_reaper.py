@@ -192,21 +192,22 @@ def test_a_sweep_takes_nested_tags_but_not_tags_that_only_begin_alike() -> None:
             process.wait()
 
 
-def test_two_guards_with_their_own_tags_do_not_touch_each_other(
-    stack: Stack, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("suffixes", ["ab", "aa"])
+def test_two_guards_do_not_touch_each_other_even_under_one_tag(stack: Stack, suffixes: str) -> None:
     guards = [
         subprocess.Popen(
-            reaper.guarded_argv(["sleep", "60"], f"{stack.tag}-{name}"), start_new_session=True
+            reaper.guarded_argv(["sleep", "60"], f"{stack.tag}/{name}"), start_new_session=True
         )
-        for name in "ab"
+        for name in suffixes
     ]
     try:
-        wait_for(lambda: all(reaper.tagged_pids(f"{stack.tag}-{name}") for name in "ab"))
+        wait_for(lambda: len(reaper.tagged_pids(stack.tag)) == 2)
         guards[0].kill()
-        wait_for(lambda: not reaper.tagged_pids(f"{stack.tag}-a"))
-        assert guards[1].poll() is None
-        assert reaper.tagged_pids(f"{stack.tag}-b")
+        guards[0].wait()
+        wait_for(lambda: len(reaper.tagged_pids(stack.tag)) == 1)
+        with pytest.raises(subprocess.TimeoutExpired):
+            guards[1].wait(0.3)
+        assert len(reaper.tagged_pids(stack.tag)) == 1
     finally:
         for guard in guards:
             guard.terminate()
