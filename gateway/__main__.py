@@ -1,0 +1,59 @@
+"""The gateway process: `python -m gateway --config gateway.json`.
+
+Prints one JSON line when it listens: {"listening": "http://host:port", "epoch": …}. Ends with 0 on
+SIGTERM or SIGINT after requests in flight had their time, with 3 when the configuration cannot be
+used. A kill needs no care: the next start drops whatever was held.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+from gateway.app import GatewayServer
+from gateway.config import ConfigError, GatewayConfig, load_config, load_token
+
+CONFIGURATION_EXIT = 3
+
+
+async def serve(config: GatewayConfig, token: str) -> None:
+    """Run until a signal asks for the end."""
+    done = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, done.set)
+    server = GatewayServer(config, token)
+    port = await server.start()
+    line = {
+        "listening": f"http://{config.host}:{port}",
+        "epoch": server.core.epoch,
+        "dropped": server.core.dropped_at_start,
+    }
+    print(json.dumps(line), flush=True)
+    await done.wait()
+    await server.stop()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse the command line and run; return the exit code."""
+    parser = argparse.ArgumentParser(prog="gateway", description="The request path of burnproof.")
+    parser.add_argument("--config", type=Path, required=True, help="the gateway.json")
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        config = load_config(arguments.config)
+        token = load_token(config.admin_token_file)
+    except ConfigError as error:
+        print(f"gateway: {error}", file=sys.stderr)
+        return CONFIGURATION_EXIT
+    uvloop.run(serve(config, token))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Wiring: one core, one upstream client, the admin API and the proxy in one aiohttp application.
+
+The process's own pages are three: /healthz, /metrics and the admin prefix; every other path belongs
+to the replicas. `GatewayServer` starts and stops all of it, in a process of its own or in a test.
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from aiohttp import web
+
+from gateway.admin import Admin
+from gateway.answers import remove_added
+from gateway.config import GatewayConfig
+from gateway.core import Core
+from gateway.durable import DurableRecord
+from gateway.proxy import MAX_BODY_BYTES, Proxy
+from gateway.upstream import Upstream
+
+FLUSH_SECONDS = 0.5
+"""How often the journal goes to disk. Source: ours: a kill loses half a second of the disk copy."""
+
+DRAIN_SECONDS = 5.0
+"""How long requests in flight may go on after the stop of the process was asked for."""
+
+MAX_HEADER_BYTES = 64 * 1024
+
+
+class GatewayServer:
+    """A gateway that can be started and stopped."""
+
+    def __init__(self, config: GatewayConfig, token: str) -> None:
+        self._config = config
+        self._token = token
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="gateway-writer")
+        self._upstream: Upstream | None = None
+        self._runner: web.AppRunner | None = None
+        self._flusher: asyncio.Task[None] | None = None
+        self.core: Core
+        self.port = 0
+
+    async def start(self) -> int:
+        """Listen. Return the port."""
+        config = self._config
+        loop = asyncio.get_running_loop()
+        record = DurableRecord(config.journal_dir)
+        self.core = await loop.run_in_executor(self._executor, Core, config, record, self._executor)
+        self._upstream = Upstream()
+        self._runner = web.AppRunner(
+            self._build(),
+            access_log=None,
+            auto_decompress=False,
+            handler_cancellation=True,
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+            shutdown_timeout=DRAIN_SECONDS,
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, config.host, config.port, backlog=1024)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        self._flusher = asyncio.create_task(self._flush())
+        return self.port
+
+    def _build(self) -> web.Application:
+        assert self._upstream is not None
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.on_response_prepare.append(remove_added)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/metrics", self._metrics)
+        Admin(self.core, self._token).add_routes(app)
+        proxy = Proxy(self.core, self._upstream, self._token)
+        app.router.add_route("*", "/{tail:.*}", proxy.handle)
+        return app
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        return web.Response(body=b'{"status":"ok"}', content_type="application/json")
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        self.core.leases.sweep()
+        text = self.core.metrics.render(self.core.gauges())
+        headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+        return web.Response(body=text.encode(), headers=headers)
+
+    async def _flush(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            await self.core.journal.flush()
+
+    async def stop(self) -> None:
+        """Withdraw everything, let requests end, close."""
+        self.core.leases.shut()
+        self.core.stopping = True
+        if self._flusher is not None:
+            self._flusher.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._flusher
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._upstream is not None:
+            await self._upstream.close()
+        await self.core.leases.settle_writes()
+        await self.core.journal.flush()
+        self._executor.shutdown()

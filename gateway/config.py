@@ -1,0 +1,155 @@
+"""The gateway's configuration file: which routes exist and which replicas serve them.
+
+It is read once at start and never again; everything that changes while the process runs (splits,
+faults, breaker thresholds) comes through leases. The file holds no secret: the admin token lies in
+a file of its own. Hard part: a typo must stop the start with one readable line, since a gateway
+that silently ignores a key is found out only when its breaker did not open.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")]
+"""A name that may stand in a metric label, a log line and a URL query."""
+
+ANY_MODEL = "*"
+"""The model pattern that every request matches."""
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; the text is one line for a person."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class BreakerConfig(_Strict):
+    """When a replica's breaker opens and how long it stays fully open."""
+
+    threshold_ratio: float = Field(default=0.05, gt=0, lt=1)
+    """Share of bad requests, ratio in (0, 1), that the lower bound must exceed. Default 0.05."""
+
+    window: int = Field(default=200, ge=10, le=100_000)
+    """Latest requests of the replica that are judged. Default 200 (design: circuit breaker)."""
+
+    min: int = Field(default=100, ge=1, le=100_000)
+    """Requests below which the breaker never opens. Default 100."""
+
+    open_seconds: float = Field(default=5.0, gt=0, le=3600)
+    """Pause, in seconds, before probes are let through. Default 5: longer than one bad burst."""
+
+    @model_validator(mode="after")
+    def _window_holds_minimum(self) -> Self:
+        if self.min > self.window:
+            raise ValueError(f"min ({self.min}) is larger than window ({self.window})")
+        return self
+
+
+class ReplicaConfig(_Strict):
+    """One engine process."""
+
+    name: Name
+    url: str = Field(pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?$")
+
+    @property
+    def base(self) -> str:
+        """The address without a slash at its end, ready for a raw path."""
+        return self.url.rstrip("/")
+
+
+class RouteConfig(_Strict):
+    """A share of the traffic: the requests for some models, and who may serve them."""
+
+    name: Name
+    models: tuple[str, ...] = Field(default=(ANY_MODEL,), min_length=1)
+    labels: dict[str, str] = {}
+    replicas: tuple[ReplicaConfig, ...] = Field(min_length=1)
+    breaker: BreakerConfig = BreakerConfig()
+    gap_limit_seconds: float = Field(default=2.0, gt=0, le=3600)
+    """Longest silence after the first token, in seconds, that still counts as good. Default 2."""
+
+    timeout_seconds: float = Field(default=300.0, gt=0, le=86_400)
+    """Whole request, in seconds, injected delay included. Default 300: long answers are normal."""
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Self:
+        names = [replica.name for replica in self.replicas]
+        if len(set(names)) != len(names):
+            raise ValueError(f"route {self.name}: two replicas have the same name")
+        return self
+
+
+class GatewayConfig(_Strict):
+    """The whole file."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65_535)
+    """0 lets the system choose; the address is printed when the gateway listens."""
+
+    admin_token_file: Path
+    journal_dir: Path
+    journal_max_bytes: int = Field(default=256 * 1024 * 1024, ge=64 * 1024)
+    """Size, in bytes, that all journal segments may have together. Default 256 MiB."""
+
+    routes: tuple[RouteConfig, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _routes_are_distinct(self) -> Self:
+        names = [route.name for route in self.routes]
+        if len(set(names)) != len(names):
+            raise ValueError("two routes have the same name")
+        models = [model for route in self.routes for model in route.models]
+        if len(set(models)) != len(models):
+            raise ValueError("one model belongs to two routes")
+        return self
+
+
+def one_line(error: ValidationError) -> str:
+    """Say the first problem of a validation in one line: path, then message."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    path = ".".join(str(part) for part in first["loc"]) or "document"
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return " ".join(f"{path}: {first['msg']}{more}".split())
+
+
+def load_config(path: Path) -> GatewayConfig:
+    """Read the configuration.
+
+    Raises:
+        ConfigError: The file is missing, is not JSON, or does not fit; one line.
+    """
+    try:
+        raw: Any = json.loads(path.read_bytes())
+        return GatewayConfig.model_validate(raw)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {one_line(error)}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}: not JSON: {error}") from error
+
+
+def load_token(path: Path) -> str:
+    """Read the admin token.
+
+    Raises:
+        ConfigError: The file is missing or holds fewer than 16 characters.
+    """
+    try:
+        token = path.read_text("utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    if len(token) < 16:
+        raise ConfigError(f"{path}: an admin token needs at least 16 characters")
+    return token

@@ -1,0 +1,280 @@
+"""The data path: a request in, the same bytes to a replica, the same bytes back, one record.
+
+Order: tenant, breaker, split, fault hooks, upstream, outcome. Bytes are never decoded, re-framed
+in meaning, or held back: a chunk is written to the client first and read for the record
+afterwards. The two hard parts are ends. A client that leaves cancels this handler, which closes
+the replica's socket at once, so that no slot works for nobody; and an answer that breaks off must
+break off for the client too: the connection is closed without the end mark, never completed
+politely.
+"""
+
+import asyncio
+import hmac
+import logging
+from dataclasses import dataclass
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict
+
+from gateway.answers import ClientGone, answer, refuse, strip_added, write
+from gateway.core import Core
+from gateway.encodings import Decoder, decode_body, decoder_for
+from gateway.fault_hooks import InjectedAnswer, before_sending, drawn_stalls, stall_stream
+from gateway.flight import Cause, Flight
+from gateway.outcome import HTTP_ERROR_FROM, read_json_answer, read_request
+from gateway.routes import RouteState
+from gateway.sse import SseReader
+from gateway.upstream import (
+    HOP_BY_HOP,
+    ConnectFailed,
+    Outgoing,
+    Upstream,
+    UpstreamLost,
+    connection_tokens,
+    request_headers,
+)
+
+log = logging.getLogger("gateway.proxy")
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+"""Largest request body: it is read whole to find its model."""
+
+MAX_JUDGED_BYTES = 4 * 1024 * 1024
+"""Bytes of a plain answer kept to read usage and flags; longer ones pass unread."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request with what is needed to answer it."""
+
+    request: web.Request
+    flight: Flight
+    route: RouteState
+    outgoing: Outgoing
+    response: web.StreamResponse | None = None
+
+
+class Proxy:
+    """Handles every path that is not the gateway's own."""
+
+    def __init__(self, core: Core, upstream: Upstream, token: str) -> None:
+        self._core = core
+        self._upstream = upstream
+        self._token = token.encode()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Serve one request and leave its record, however it ends."""
+        headers = request.headers
+        probe = self._is_probe(headers.get("x-burnproof-probe", ""))
+        flight = self._core.begin(
+            headers.get("x-conversation-id", ""),
+            headers.get("x-tenant-id", ""),
+            probe=probe,
+            pinned=headers.get("x-burnproof-replica", "") if probe else "",
+        )
+        try:
+            return await self._serve(request, flight)
+        except (ClientGone, aiohttp.web.RequestPayloadError):
+            flight.cause = Cause.CLIENT
+            _break_off(request)
+            return web.Response()
+        except asyncio.CancelledError:
+            flight.cause = Cause.LOST if self._core.stopping else Cause.CLIENT
+            raise
+        finally:
+            self._core.finish(flight)
+
+    def _is_probe(self, given: str) -> bool:
+        return bool(given) and hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+
+    async def _serve(self, request: web.Request, flight: Flight) -> web.StreamResponse:
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return await refuse(request, flight, 413, f"the limit is {MAX_BODY_BYTES} bytes")
+        encoding = request.headers.get("Content-Encoding", "")
+        model, flight.wants_stream = (
+            read_request(decode_body(body, encoding)) if body else (None, False)
+        )
+        route = self._core.enter(flight, model)
+        if route is None:
+            return await refuse(request, flight, 404, "no route serves this model")
+        if flight.pinned and flight.pinned not in route.load:
+            return await refuse(request, flight, 404, "no such replica on this route")
+        outgoing = Outgoing(
+            request.method, request.raw_path, request_headers(request.headers.items(), body), body
+        )
+        exchange = Exchange(request, flight, route, outgoing)
+        try:
+            async with asyncio.timeout(route.config.timeout_seconds):
+                return await self._forward(exchange)
+        except TimeoutError:
+            return await self._time_out(exchange)
+
+    async def _time_out(self, exchange: Exchange) -> web.StreamResponse:
+        exchange.flight.cause = Cause.TIMEOUT
+        if exchange.response is None:
+            return await refuse(exchange.request, exchange.flight, 504, "the replica took too long")
+        _break_off(exchange.request)
+        return exchange.response
+
+    async def _forward(self, exchange: Exchange) -> web.StreamResponse:
+        """Try replicas until one is reached; only a failed connect goes on to the next."""
+        route, flight = exchange.route, exchange.flight
+        tried: set[str] = set()
+        while True:
+            now = self._core.clock.mono()
+            choice = route.choose(flight, now, frozenset(tried))
+            name = choice.replica
+            flight.replica, flight.fallback = name, choice.fallback
+            route.load[name] += 1
+            try:
+                return await self._attempt(exchange, name)
+            except ConnectFailed:
+                if not flight.probe:
+                    route.observe(name, True, self._core.clock.mono())
+                tried.add(name)
+            except UpstreamLost:
+                flight.cause = Cause.LOST
+                return await refuse(exchange.request, flight, 502, "the replica broke off")
+            finally:
+                route.load[name] -= 1
+            if flight.pinned or len(tried) == len(route.load):
+                flight.replica, flight.cause = "", Cause.LOST
+                return await refuse(exchange.request, flight, 502, "no replica can be reached")
+
+    async def _attempt(self, exchange: Exchange, name: str) -> web.StreamResponse:
+        route, flight = exchange.route, exchange.flight
+        if route.arm_faults(flight):
+            injected = await before_sending(flight)
+            if injected is not None:
+                return await self._inject(exchange, injected)
+        base = next(each.base for each in route.config.replicas if each.name == name)
+        before = self._upstream.resets.get(base, 0)
+        try:
+            upstream = await self._upstream.send(base, exchange.outgoing)
+        finally:
+            if self._upstream.resets.get(base, 0) != before:
+                self._core.count_reset(route.config.name, name)
+        try:
+            return await self._pass_on(exchange, upstream)
+        finally:
+            upstream.close()
+
+    async def _inject(self, exchange: Exchange, injected: InjectedAnswer) -> web.StreamResponse:
+        flight = exchange.flight
+        if injected.content_type.startswith("text/event-stream"):
+            reader = SseReader()
+            reader.feed(injected.body, self._core.clock.mono())
+            flight.facts, flight.is_stream = reader.facts, True
+        headers = CIMultiDict(injected.headers)
+        headers["Content-Type"] = injected.content_type
+        flight.cause = Cause.COMPLETE
+        return await answer(exchange.request, flight, injected.status, headers, injected.body)
+
+    async def _pass_on(
+        self, exchange: Exchange, upstream: aiohttp.ClientResponse
+    ) -> web.StreamResponse:
+        """Stream the replica's answer to the client."""
+        request, flight = exchange.request, exchange.flight
+        response = web.StreamResponse(
+            status=upstream.status, reason=upstream.reason, headers=response_headers(upstream)
+        )
+        strip_added(response, flight)
+        flight.status = upstream.status
+        try:
+            await response.prepare(request)
+        except ConnectionError as error:
+            raise ClientGone from error
+        exchange.response = response
+        reading = Reading.of(upstream, flight)
+        try:
+            async for chunk in upstream.content.iter_any():
+                await self._write_chunk(response, reading, chunk)
+        except (aiohttp.ClientError, OSError):
+            flight.cause = Cause.LOST
+            reading.end()
+            _break_off(request)
+            return response
+        reading.end()
+        try:
+            await response.write_eof()
+        except ConnectionError as error:
+            raise ClientGone from error
+        flight.cause = Cause.COMPLETE
+        return response
+
+    async def _write_chunk(
+        self, response: web.StreamResponse, reading: "Reading", chunk: bytes
+    ) -> None:
+        mono = self._core.clock.mono
+        if not reading.stalls:
+            now = mono()
+            await write(response, chunk)
+            reading.take(chunk, now)
+            return
+        tokens = reading.content_chunks
+        async for piece in stall_stream(reading.flight, chunk, reading.stalls, tokens):
+            now = mono()
+            await write(response, piece)
+            reading.take(piece, now)
+
+
+class Reading:
+    """What is read of one answer while it passes: its events, or its whole body if plain JSON."""
+
+    def __init__(self, flight: Flight, decoder: Decoder | None, *, sse: bool, plain: bool) -> None:
+        self.flight = flight
+        self._decoder = decoder
+        self._sse = SseReader() if sse else None
+        self._plain = bytearray() if plain else None
+        self._first_byte_at: float | None = None
+        if self._sse is not None:
+            flight.facts, flight.is_stream = self._sse.facts, True
+        self.stalls = drawn_stalls(flight) if sse and flight.armed else []
+
+    @classmethod
+    def of(cls, upstream: aiohttp.ClientResponse, flight: Flight) -> "Reading":
+        """Choose how to read an answer by its headers."""
+        kind = upstream.headers.get("Content-Type", "").lower()
+        decoder = decoder_for(upstream.headers.get("Content-Encoding", ""))
+        fine = decoder is not None and upstream.status < HTTP_ERROR_FROM
+        sse = fine and kind.startswith("text/event-stream")
+        return cls(flight, decoder, sse=sse, plain=fine and not sse and "json" in kind)
+
+    def content_chunks(self) -> int:
+        """Content chunks passed on so far."""
+        return self.flight.facts.content_chunks
+
+    def take(self, piece: bytes, now: float) -> None:
+        """Read a piece that was written at `now` (loop seconds)."""
+        if self._first_byte_at is None:
+            self._first_byte_at = now
+        if self._decoder is None:
+            return
+        if self._sse is not None:
+            self._sse.feed(self._decoder.decode(piece), now)
+        elif self._plain is not None and len(self._plain) <= MAX_JUDGED_BYTES:
+            self._plain += self._decoder.decode(piece)
+
+    def end(self) -> None:
+        """Read what could only be read whole."""
+        if self._plain is not None and len(self._plain) <= MAX_JUDGED_BYTES:
+            read_json_answer(bytes(self._plain), self._first_byte_at, self.flight.facts)
+
+
+def response_headers(upstream: aiohttp.ClientResponse) -> CIMultiDict[str]:
+    """Return the answer's headers without those of the connection, duplicates kept."""
+    named = connection_tokens(upstream.headers.getall("Connection", ()))
+    return CIMultiDict(
+        (key, value)
+        for key, value in upstream.headers.items()
+        if key.lower() not in HOP_BY_HOP and key.lower() not in named
+    )
+
+
+def _break_off(request: web.Request) -> None:
+    """Close the client's connection without the end mark: what was sent stays sent."""
+    if request.transport is not None:
+        request.transport.close()

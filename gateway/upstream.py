@@ -1,0 +1,163 @@
+"""The way to the replicas: one HTTP client that passes bytes on and repeats nothing by guess.
+
+Nothing is decoded, no cookie is kept, no redirect followed, no header added but those the framing
+needs. What was hard is the idle socket: an engine closes it after 5 s, and a request sent in the
+moment of closing is lost through nobody's fault, more often on the quiet arm. So idle sockets are
+dropped after 4 s, and a request that dies on a *reused* socket before any byte of an answer is
+sent once more on a fresh one; it is counted as ours. A request that could not connect was never
+sent and may go to another replica. Every other loss is final: the replica may have worked on it.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+IDLE_SECONDS = 4.0
+"""How long an idle upstream socket is kept. Source: below the 5 s keep-alive of vLLM 0.32."""
+
+CONNECT_SECONDS = 3.0
+"""Limit on connecting. Source: ours: replicas are near; one retransmitted SYN takes 1 s."""
+
+BIG_BODY_BYTES = 1024 * 1024
+"""Bodies above this are handed to the socket in pieces, so that the loop is not held up."""
+
+PIECE_BYTES = 64 * 1024
+
+HOP_BY_HOP = frozenset(
+    {
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization"),
+        *("proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
+    }
+)
+"""Headers of one connection only. Source: RFC 9110 section 7.6.1."""
+
+OURS = frozenset({"x-burnproof-probe", "x-burnproof-replica"})
+_NOT_SENT = HOP_BY_HOP | OURS | {"host", "content-length", "expect"}
+_SKIP_AUTO = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
+
+
+class ConnectFailed(Exception):
+    """The replica could not be connected to: it never saw the request."""
+
+
+class UpstreamLost(Exception):
+    """The connection broke before an answer began: the replica may have seen the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request as it is passed on: target as it came, headers as they came, body as it came."""
+
+    method: str
+    target: str
+    headers: CIMultiDict[str]
+    body: bytes
+
+
+def request_headers(headers: Iterable[tuple[str, str]], body: bytes) -> CIMultiDict[str]:
+    """Return the headers to pass on, in their order, duplicates included."""
+    pairs = list(headers)
+    named = connection_tokens(value for key, value in pairs if key.lower() == "connection")
+    kept: CIMultiDict[str] = CIMultiDict()
+    had_length = False
+    for key, value in pairs:
+        low = key.lower()
+        had_length |= low in {"content-length", "transfer-encoding"}
+        if low not in _NOT_SENT and low not in named:
+            kept.add(key, value)
+    if body or had_length:
+        kept.add("Content-Length", str(len(body)))
+    return kept
+
+
+def connection_tokens(values: Iterable[str]) -> frozenset[str]:
+    """Return the header names that a Connection header declares hop by hop."""
+    return frozenset(part.strip().lower() for value in values for part in value.split(","))
+
+
+class Upstream:
+    """The HTTP client of the data path."""
+
+    def __init__(self) -> None:
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_reuseconn.append(_note_reuse)
+        self._pooled = _session(
+            aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS), [trace]
+        )
+        self._fresh = _session(aiohttp.TCPConnector(limit=0, force_close=True), [])
+        self.resets: dict[str, int] = {}
+        """Replica address → idle sockets that died under a request."""
+
+    async def close(self) -> None:
+        """Close all sockets."""
+        await self._pooled.close()
+        await self._fresh.close()
+
+    async def send(self, base: str, outgoing: Outgoing) -> aiohttp.ClientResponse:
+        """Send a request and return the answer once its headers are in.
+
+        Raises:
+            ConnectFailed: Nothing was sent.
+            UpstreamLost: The connection broke before an answer.
+        """
+        reuse = SimpleNamespace(reused=False)
+        try:
+            return await self._request(self._pooled, base, outgoing, reuse)
+        except UpstreamLost:
+            if not reuse.reused:
+                raise
+        self.resets[base] = self.resets.get(base, 0) + 1
+        return await self._request(self._fresh, base, outgoing, None)
+
+    async def _request(
+        self, session: aiohttp.ClientSession, base: str, outgoing: Outgoing, reuse: Any
+    ) -> aiohttp.ClientResponse:
+        try:
+            return await session.request(
+                outgoing.method,
+                URL(base + outgoing.target, encoded=True),
+                headers=outgoing.headers,
+                data=_payload(outgoing.body),
+                allow_redirects=False,
+                trace_request_ctx=reuse,
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise ConnectFailed(str(error)) from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise UpstreamLost(str(error)) from error
+
+
+def _session(
+    connector: aiohttp.TCPConnector, traces: list[aiohttp.TraceConfig]
+) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=connector,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=_SKIP_AUTO,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+        trace_configs=traces,
+        max_line_size=64 * 1024,
+        max_field_size=64 * 1024,
+    )
+
+
+async def _note_reuse(_session: aiohttp.ClientSession, context: Any, _params: Any) -> None:
+    if context.trace_request_ctx is not None:
+        context.trace_request_ctx.reused = True
+
+
+def _payload(body: bytes) -> bytes | AsyncIterator[bytes] | None:
+    if len(body) > BIG_BODY_BYTES:
+        return _pieces(body)
+    return body or None
+
+
+async def _pieces(body: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), PIECE_BYTES):
+        yield body[start : start + PIECE_BYTES]
