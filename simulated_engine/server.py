@@ -5,6 +5,7 @@ modules. The hard part is the client that goes away: the handler is cancelled, a
 leave its slot at once, or a few impatient clients would block the engine for good.
 """
 
+import asyncio
 import random
 import time
 import uuid
@@ -145,6 +146,9 @@ class Engine:
         if adapter:
             self._metrics.note_adapters()
         try:
+            if options.misbehaviour.hang_completions:
+                # Not even headers: those would go out before the first token otherwise.
+                await asyncio.get_running_loop().create_future()
             if asked.stream:
                 response, finished = await self._stream(request, generation, voice)
             else:

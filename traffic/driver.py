@@ -21,7 +21,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 from traffic.client import Client
-from traffic.profiles import ChatProfile, Conversation
+from traffic.profiles import ChatProfile, Conversation, arrival_gaps
 from traffic.records import ClientRecord, Outcome, Tally
 
 LATE_SECONDS = 0.05
@@ -102,11 +102,10 @@ class Driver:
 
     async def _arrive(self) -> None:
         """Start conversations by a Poisson process."""
-        chance = random.Random(self._plan.seed)
         mean = 1.0 if self._plan.single else self._profile.lengths.mean()
         due = time.monotonic()
-        while not self._stop.is_set():
-            due += chance.expovariate(self._plan.rate / mean)
+        for gap in arrival_gaps(self._plan.seed, self._plan.rate / mean):
+            due += gap
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             if len(self._tasks) > self._plan.max_open:
                 self.tally.skipped += 1

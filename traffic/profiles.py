@@ -8,7 +8,7 @@ a second.
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 MAX_REQUESTS = 8
@@ -33,6 +33,13 @@ _FOLLOW_UPS = (
     "Give me an example.",
     "How sure are you?",
 )
+
+
+def arrival_gaps(seed: int, per_second: float) -> Iterator[float]:
+    """Yield the gaps of a Poisson process, seconds, without end."""
+    chance = random.Random(seed)
+    while True:
+        yield chance.expovariate(per_second)
 
 
 @dataclass(frozen=True, slots=True)
