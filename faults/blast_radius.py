@@ -191,7 +191,7 @@ def _guard(given: AdmitInput, objective: Objective) -> Iterator[Finding]:
     if given.rate and given.rate * guard.window < guard.min_requests:
         message = (
             f"{format_duration(guard.window)} hold about {given.rate * guard.window:.0f} requests, "
-            f"fewer than the {guard.min_requests} that the guard needs: the burn rate aborts nothing"
+            f"fewer than the {guard.min_requests} that it needs: no burn rate aborts the run"
         )
         yield _warning("guard_blind", "guard.window", message)
     share = Decimal(repr(given.spec.arms.chaos.share))

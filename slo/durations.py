@@ -20,8 +20,8 @@ DOCUMENT = {"document": True}
 """Validation context of text that a person wrote."""
 
 _UNITS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
-_PART = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 
 
 def parse_duration(text: str) -> float:
