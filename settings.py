@@ -4,6 +4,7 @@ Read by the mains only (`worker.py`, `api/`): nothing in the middle looks at the
 class a concern, prefix `BURNPROOF_`; secrets are `SecretStr` so that printing settings cannot leak.
 """
 
+import os
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -78,4 +79,9 @@ class WorkerSettings(BaseSettings):
     log_format: str = "json"
     """json for machines, console for people."""
     engine: str = "unknown"
-    """vllm or simulated: printed in every report, so that a simulation never passes for the real."""
+    """vllm or simulated: printed in every report, so that no simulation passes for the real."""
+
+
+def is_set(name: str) -> bool:
+    """Tell whether the environment sets a variable; the one look at it outside the classes."""
+    return bool(os.environ.get(name))

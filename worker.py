@@ -7,9 +7,11 @@ kind of work has slots of its own; more load means more processes of this kind.
 import asyncio
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import structlog
 from temporalio.client import Client
@@ -37,6 +39,8 @@ from workflows.lease_sweep import LeaseSweep
 from workflows.remediation_run import RemediationRun
 
 WORKFLOWS = [FaultExperiment, RemediationRun, LeaseSweep]
+
+Activity = Callable[..., Any]
 
 log = structlog.get_logger()
 
@@ -71,7 +75,7 @@ class Crew:
         preflight = Preflight(ports.gateway, ports.source, ports.audit, now)
         injection = Injection(ports.gateway, ports.audit, now)
         observation = Observation(ports.source, ports.audit, now, poll_seconds)
-        self.main = [
+        self.main: list[Activity] = [
             admission.parse,
             admission.admit,
             preflight.preflight,
@@ -83,9 +87,9 @@ class Crew:
             conclusion.conclude,
             sweeper.sweep,
         ]
-        self.hold = [leases.hold_fault]
-        self.observe = [observation.observe]
-        self.undo = [leases.withdraw, remedies.revert]
+        self.hold: list[Activity] = [leases.hold_fault]
+        self.observe: list[Activity] = [observation.observe]
+        self.undo: list[Activity] = [leases.withdraw, remedies.revert]
 
 
 def build_workers(client: Client, crew: Crew, settings: WorkerSettings) -> list[Worker]:

@@ -2,8 +2,8 @@
 
 Parsing is a local activity, so that a typo ends the run at once with a readable message. Admission
 is one activity because its parts must not be separated by a crash: whoever holds the hold has also
-been checked against it. The hard part is the dead owner: a hold outlives its run, so before refusing,
-the sweep is asked to prove the target clean and free it.
+been checked against it. The hard part is the dead owner: a hold outlives its run, so before
+refusing, the sweep is asked to prove the target clean and free it.
 """
 
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import BaseModel, FiniteFloat
 from temporalio import activity
 
-from activities.choose import Candidate, choose_target, split_replicas
 from activities.errors import fatal, of_target
 from activities.ports import AuditLog, GatewayControl, Holds, Now
 from activities.sweep import Sweeper
@@ -19,11 +18,11 @@ from audit.errors import HoldRefused
 from faults.blast_radius import AdmitInput as BlastInput
 from faults.blast_radius import AdmitReport, admit
 from faults.experiment import ExperimentSpec
-from faults.parse import SpecErrors, parse_experiment
+from faults.parse import objectives, parse_experiment
+from faults.resolve import RouteFacts, resolve_arms, resolve_target
 from remediation.policy import RemediationPolicy, parse_policy
-from slo.errors import SpecError
+from slo.errors import SpecError, SpecErrors
 from slo.objective import Objective
-from slo.openslo import parse_openslo
 from targets.errors import TargetError
 from targets.refs import RouteRef
 
@@ -69,26 +68,26 @@ def parse_documents(raw: object) -> ParsedExperiment:
         SpecErrors: one or more problems, each with path and fix.
     """
     spec = parse_experiment(raw)
-    problems: list[SpecError] = []
-    objectives: list[Objective] = []
-    for index, document in enumerate(spec.slos):
-        try:
-            if isinstance(document, str):
-                raise SpecError("", f"the file {document!r} is not inlined", "use `burnproof run`")
-            objectives.append(parse_openslo(document))
-        except SpecError as problem:
-            problems.append(problem.under(f"slos[{index}]"))
     policy = None
     if spec.remediation is not None:
         try:
-            if isinstance(spec.remediation.policy, str):
-                raise SpecError("", "the policy file is not inlined", "use `burnproof run`")
             policy = parse_policy(spec.remediation.policy)
-        except SpecError as problem:
-            problems.append(problem.under("remediation.policy"))
-    if problems:
-        raise SpecErrors(problems)
-    return ParsedExperiment(spec=spec, objectives=tuple(objectives), policy=policy)
+        except SpecErrors as problems:
+            inside = [error.under("remediation.policy") for error in problems.errors]
+            raise SpecErrors(inside) from problems
+    return ParsedExperiment(spec=spec, objectives=objectives(spec), policy=policy)
+
+
+def route_facts(route: dict[str, Any]) -> RouteFacts:
+    """Read the gateway's view of a route."""
+    recent = route.get("recent") or {}
+    total = int(recent.get("total", 0))
+    return RouteFacts(
+        name=route["name"],
+        labels=route.get("labels") or {},
+        replicas=tuple(replica["name"] for replica in route.get("replicas", [])),
+        risk=int(recent.get("bad", 0)) / total if total else None,
+    )
 
 
 class Admission:
@@ -137,7 +136,9 @@ class Admission:
         )
         stop = await self._holds.stop_state()
         if stop.stopped:
-            raise fatal("Stopped", f"a global stop is in force ({stop.reason}): `burnproof release`")
+            raise fatal(
+                "Stopped", f"a global stop is in force ({stop.reason}): `burnproof release`"
+            )
         try:
             routes = await self._gateway.routes()
             state = await self._gateway.state()
@@ -145,24 +146,27 @@ class Admission:
             raise of_target(error) from error
         if state.get("stopped"):
             raise fatal("Stopped", "the gateway is stopped: `burnproof release` frees it")
-        chosen = choose_target(spec, [Candidate.from_route(route) for route in routes])
-        control, chaos = split_replicas(spec, chosen)
-        decision = BlastInput(
-            spec=spec, objectives=input.parsed.objectives, control=control, chaos=chaos
-        )
+        try:
+            chosen = resolve_target(spec.target, [route_facts(route) for route in routes])
+            arms = resolve_arms(spec.arms.chaos.replicas, chosen.replicas)
+        except SpecError as problem:
+            raise fatal("NotAdmitted", str(problem)) from problem
+        decision = BlastInput(spec=spec, control=arms.control, chaos=arms.chaos)
         report = admit(decision)
         await self._record_decision(input.run_id, decision, report)
-        if report.refusals:
-            raise fatal("NotAdmitted", "; ".join(report.refusals))
+        if not report.admitted:
+            found = "; ".join(f"{item.path}: {item.message}" for item in report.problems)
+            raise fatal("NotAdmitted", found)
         hold = RouteRef(name=chosen.route).key
+        models = next(route for route in routes if route["name"] == chosen.route).get("models")
         await self._take_hold(hold, input.run_id, spec.lease.seconds)
         result = AdmitResult(
             route=chosen.route,
             hold=hold,
-            control=control,
-            chaos=chaos,
-            model=chosen.model,
-            choice=chosen.reason,
+            control=arms.control,
+            chaos=arms.chaos,
+            model=str((models or [""])[0]),
+            choice=chosen.why,
             report=report,
         )
         payload = result.model_dump(mode="json")
@@ -187,8 +191,9 @@ class Admission:
                 if refused.hold.state == "quarantined":
                     raise fatal(
                         "Quarantined",
-                        f"{hold} is quarantined since run {refused.hold.run_id} could not prove its "
-                        f"clean-up ({refused.hold.reason}): check it, then `burnproof holds clear`",
+                        f"{hold} is quarantined since run {refused.hold.run_id} could not "
+                        f"prove its clean-up ({refused.hold.reason}): check it, then "
+                        "`burnproof holds clear`",
                     ) from refused
                 if attempt == "after a sweep" or not await self._sweeper.free(refused.hold):
                     raise fatal(

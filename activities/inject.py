@@ -1,8 +1,8 @@
 """Put the arms and the fault in place, and report what was seen there.
 
-Both hang on the run's lease, so whatever happens to the worker they end with it. The receipt is what
-the gateway observed after acting, not what was asked. A second attempt finds the items there and
-says so (`first` is false): one injection, however often the answer was lost.
+Both hang on the run's lease, so whatever happens to the worker they end with it. The receipt is
+what the gateway observed after acting, not what was asked. A second attempt finds the items there
+and says so (`first` is false): one injection, however often the answer was lost.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ class FaultItem(BaseModel, frozen=True):
     parameters: dict[str, Any]
     replicas: tuple[str, ...]
     max_seconds: FiniteFloat
-    seed: str
+    seed: int
 
 
 class InjectInput(BaseModel, frozen=True):

@@ -1,10 +1,10 @@
 """Hold a fault alive while its run lives, and withdraw it with proof.
 
 `hold_fault` is a dead-man's switch turned round: it renews the lease only while the run's own code
-answers, so a run that was terminated, or wedged by a bad deploy, lets the fault lapse at the target.
-`withdraw` closes the lease (so nothing can be attached again), waits until no request is still
-touched, and looks from inside the path. It must never depend on the audit database: what it saw is
-its result, and is written down when that is possible.
+answers, so a run that was terminated, or wedged by a bad deploy, lets the fault lapse at the
+target. `withdraw` closes the lease (so nothing can be attached again), waits until no request is
+still touched, and looks from inside the path. It must never depend on the audit database: what it
+saw is its result, and is written down when that is possible.
 """
 
 import asyncio
@@ -130,12 +130,12 @@ class Leases:
     async def hold_fault(self, input: HoldFaultInput) -> HoldFaultResult:
         """Renew lease and hold while the run answers; return why it stopped."""
         info = activity.info()
+        workflow_id, workflow_run_id = info.workflow_id, info.workflow_run_id
+        assert workflow_id is not None and workflow_run_id is not None, "called by a workflow"
         renewals = 0
         last_answer = time.monotonic()
         while True:
-            answer = await self._runs.answers(
-                info.workflow_id, info.workflow_run_id, ANSWER_SECONDS
-            )
+            answer = await self._runs.answers(workflow_id, workflow_run_id, ANSWER_SECONDS)
             if answer is Answer.CLOSED:
                 return HoldFaultResult(ended="run_closed", renewals=renewals)
             if answer is Answer.ALIVE:

@@ -1,7 +1,7 @@
 """Ask Temporal about runs: does its code still answer, is it still open.
 
-The difference matters: a run can be open and wedged (a bad deploy), and then its fault must lapse. A
-server that cannot be asked is no answer, which counts as silence for a lease but as "open" for a
+The difference matters: a run can be open and wedged (a bad deploy), and then its fault must lapse.
+A server that cannot be asked is no answer, which counts as silence for a lease but as "open" for a
 sweep: neither keeps a fault alive, and neither acts against a live run.
 """
 

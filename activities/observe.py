@@ -1,9 +1,9 @@
 """Watch one route: read the journal, fold it, keep the evidence, say when to stop.
 
 The fold (`canary.session`) is pure and sees only pages that are stored first or with it, so replay
-gets the same answer. The hard part is moving to another worker: the new attempt folds what is stored
-and goes on from that cursor; two attempts at once collide on a segment's number, and the later one
-starts over. Pages are stored at least every ten seconds and always before the report.
+gets the same answer. The hard part is moving to another worker: the new attempt folds what is
+stored and goes on from that cursor; two attempts at once collide on a segment's number, and the
+later one starts over. Pages are stored at least every ten seconds and always before the report.
 """
 
 import asyncio
@@ -16,8 +16,9 @@ from temporalio import activity
 from activities.errors import fatal, passing
 from activities.ports import AuditLog, Json, Now, RecordSource, Sleep
 from audit.errors import SegmentConflict
+from canary.config import ObserveConfig
 from canary.report import ObserveReport
-from canary.session import ObserveConfig, Session
+from canary.session import Session
 from slo.records import Page
 from targets.errors import TargetError
 

@@ -13,8 +13,8 @@ from temporalio import activity
 
 from activities.errors import fatal, of_target
 from activities.ports import AuditLog, GatewayControl, Now, RecordSource, Sleep
-from faults.blast_radius import ExpectedPlan, expected_plan
 from faults.experiment import ExperimentSpec
+from faults.feasibility import ExpectedPlan, expected_plan
 from slo.records import Page
 from targets.errors import TargetError
 
@@ -38,7 +38,7 @@ class PreflightResult(BaseModel, frozen=True):
     probe_seconds: dict[str, FiniteFloat]
     requests_per_second: FiniteFloat
     expected: ExpectedPlan
-    breaker_before: dict[str, FiniteFloat]
+    breaker_threshold_ratio: FiniteFloat
 
 
 class Preflight:
@@ -80,7 +80,7 @@ class Preflight:
             probe_seconds=probes,
             requests_per_second=rate,
             expected=expected_plan(input.spec, rate),
-            breaker_before={"threshold_ratio": float(route["breaker"]["threshold_ratio"])},
+            breaker_threshold_ratio=float(route["breaker"]["threshold_ratio"]),
         )
         await self._audit.append(
             input.run_id, "preflight", "preflight", result.model_dump(mode="json"), self._now()

@@ -1,8 +1,8 @@
 """Remove what outlived its run, prove it, and free the hold.
 
 The second line of defence: leases end by themselves at the target, and the sweep is what turns "it
-must be gone by now" into proof. A hold is freed only when its run is closed (Temporal says so) and the
-gateway shows nothing of it. A run that Temporal cannot be asked about is left alone.
+must be gone by now" into proof. A hold is freed only when its run is closed (Temporal says so) and
+the gateway shows nothing of it. A run that Temporal cannot be asked about is left alone.
 """
 
 from typing import Any
@@ -19,7 +19,9 @@ from targets.errors import TargetError
 log = structlog.get_logger()
 
 SYSTEM_RUN = "system"
-TERMINATED_WHY = "the run ended without its own clean-up (terminated); the sweep proved the target clean"
+TERMINATED_WHY = (
+    "the run ended without its own clean-up (terminated); the sweep proved the target clean"
+)
 
 
 class SweepInput(BaseModel, frozen=True):
@@ -56,7 +58,8 @@ class Sweeper:
         """
         try:
             closed = await self._close_orphans()
-            freed, left = [], []
+            freed: list[str] = []
+            left: list[str] = []
             for hold in await self._holds.list_holds():
                 if hold.state is not HoldState.HELD or hold.run_id is None:
                     continue
@@ -67,23 +70,22 @@ class Sweeper:
 
     async def free(self, hold: Hold) -> bool:
         """Free one hold if its run is closed and the target is proven clean; tell whether it is."""
-        run = await self._audit.run(hold.run_id)
+        owner = hold.run_id
+        if owner is None:
+            return False
+        run = await self._audit.run(owner)
         if run is not None and await self._is_open(run.workflow_id):
             return False
         leases = [
-            lease
-            for lease in await self._gateway.open_leases()
-            if lease.get("run_id") == hold.run_id
+            lease for lease in await self._gateway.open_leases() if lease.get("run_id") == owner
         ]
         receipts = [await self._gateway.close_lease(lease["lease_id"]) for lease in leases]
         if any(receipt.get("still_touching") for receipt in receipts):
             return False
         proof = {"by": "sweep", "receipts": receipts, "open_leases_after": 0}
-        await self._holds.release_hold(
-            hold.target, hold.run_id, proof, self._now(), by_sweep=True
-        )
+        await self._holds.release_hold(hold.target, owner, proof, self._now(), by_sweep=True)
         if run is not None and not run.outcome:
-            await self._close_record(hold.run_id, proof)
+            await self._close_record(owner, proof)
         return True
 
     async def _is_open(self, workflow_id: str) -> bool:

@@ -2,12 +2,13 @@
 
     TargetError
     ├── TargetUnavailable   nobody answered (refused, reset, DNS): retrying may help
-    ├── TargetTimeout       no answer in time: what happened there is UNKNOWN, look before acting again
-    ├── TargetRejected      it answered no, and will again (bad request, closed lease, conflict)
-    ├── TargetNotFound      it does not know that name
+    ├── TargetTimeout       no answer in time: what happened there is UNKNOWN, look before acting
+    again ├── TargetRejected      it answered no, and will again (bad request, closed lease,
+    conflict) ├── TargetNotFound      it does not know that name
     └── TargetProtocolError it answered something we cannot read
 
-Adapters raise only these, with the original chained. `code` is the target's own word for the refusal.
+Adapters raise only these, with the original chained. `code` is the target's own word for the
+refusal.
 """
 
 

@@ -84,7 +84,7 @@ class GatewayAdmin:
     async def attach(
         self, lease_id: str, item_id: str, kind: str, spec: dict[str, Any]
     ) -> dict[str, Any]:
-        """Attach a split, a fault or a breaker setting to an open lease; return what was observed."""
+        """Attach a split, a fault or a breaker setting to an open lease; return what was seen."""
         path = f"/leases/{lease_id}/items/{item_id}"
         return await self._call("PUT", path, {"kind": kind, "spec": spec})
 

@@ -1,4 +1,4 @@
-"""Write a run's live details as Markdown for the Temporal UI. Pure; evidence lives in the audit trail."""
+"""Write a run's live details as Markdown for the Temporal UI. Pure; evidence is elsewhere."""
 
 from canary.report import ObserveReport
 from workflows.state import FaultExperimentView
@@ -14,7 +14,9 @@ def render(view: FaultExperimentView) -> str:
     lines += [_line(name, report) for name, report in view.reports.items()]
     lines += [f"- {note}" for note in view.notes[-5:]]
     if not view.outcome:
-        lines.append("To stop it: send the update `abort`. Do not terminate: nothing is undone then.")
+        lines.append(
+            "To stop it: send the update `abort`. Do not terminate: nothing is undone then."
+        )
     return "\n\n".join(lines)
 
 

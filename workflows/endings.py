@@ -1,14 +1,22 @@
 """Read what a run found out: what failed, what the outcome rests on, what a watcher sees. Pure."""
 
+from pydantic import TypeAdapter
 from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 from canary.report import ObserveReport, StopReason
-from faults.outcome import OutcomeInput, PhaseSummary
+from faults.outcome import EffectState, OutcomeInput, PhaseSummary
 from workflows import plans
 from workflows.state import Facts, FaultExperimentView
 
 CONFIGURATION_KINDS = frozenset(
-    {"InvalidExperiment", "NotAdmitted", "TargetBusy", "Quarantined", "NotMeasurable", "NotApproved"}
+    {
+        "InvalidExperiment",
+        "NotAdmitted",
+        "TargetBusy",
+        "Quarantined",
+        "NotMeasurable",
+        "NotApproved",
+    }
 )
 
 
@@ -47,9 +55,16 @@ def summary(report: ObserveReport | None) -> PhaseSummary | None:
     return PhaseSummary(
         verdict=report.verdict.value,
         reason=(report.reason or StopReason.LIMIT_TIME).value,
-        effect_state=report.effect.state if report.effect is not None else None,
+        effect_state=_effect_state(report),
         why=report.why,
     )
+
+
+def _effect_state(report: ObserveReport) -> EffectState | None:
+    if report.effect is None:
+        return None
+    state: EffectState = TypeAdapter(EffectState).validate_python(report.effect.state)
+    return state
 
 
 def outcome_input(facts: Facts, failed: tuple[str, ...]) -> OutcomeInput:

@@ -1,8 +1,8 @@
 """One experiment, from admission to record: the loop that everything else serves.
 
 The body may end in any way at any moment (a verdict, a refusal, a cancel, an abort, a bug); the
-ending is always the same: undo everything, settle the hold by proof, decide, record. So the body is a
-task of its own that writes what it finds into `Facts`, and the ending reads only those.
+ending is always the same: undo everything, settle the hold by proof, decide, record. So the body
+is a task of its own that writes what it finds into `Facts`, and the ending reads only those.
 """
 
 import asyncio
@@ -51,11 +51,13 @@ WITHDRAW = "withdraw"
 class FaultExperiment:
     """Break one thing on purpose, judge it, mend it, prove it, record it.
 
-    Holds: the target's hold row, and one lease at the gateway with the split, the fault and any trial
+    Holds: the target's hold row, and one lease at the gateway with the split, the fault and any
+    trial
         remedy on it.
     Undo: `withdraw` closes the lease and proves it; the hold is freed by that proof or quarantined.
-    Messages: `abort` and `approve` (updates, and signals of the same names); queries `view`, `alive`.
-    Ends with: `FaultExperimentResult`; fails with `InvalidExperiment`, `NotRun` or `UndoFailed`.
+    Messages: `abort` and `approve` (updates, and signals of the same names); queries `view`,
+    `alive`. Ends with: `FaultExperimentResult`; fails with `InvalidExperiment`, `NotRun` or
+    `UndoFailed`.
     """
 
     @workflow.init
@@ -74,7 +76,7 @@ class FaultExperiment:
         name = metadata.get("name") if isinstance(metadata, dict) else None
         self._name = str(name or "unnamed")[:100]
         self._run_id = ids.run_id(self._name, workflow.info().run_id)
-        self._lease_id = f"{self._run_id}/lease"
+        self._lease_id = f"{self._run_id}.lease"
 
     @workflow.run
     async def run(self, raw: dict[str, Any]) -> FaultExperimentResult:
@@ -113,7 +115,9 @@ class FaultExperiment:
             await self._wait_for_approval(parsed)
         facts.preflight = await self._preflight(parsed, admitted)
         self._enter(Phase.STEADY_STATE)
-        facts.steady = await self._observe("steady", plans.steady(parsed), parsed.spec.steady_state.window)
+        facts.steady = await self._observe(
+            "steady", plans.steady(parsed), parsed.spec.steady_state.window
+        )
         if facts.steady.reason is not StopReason.SETTLED:
             return
         injected = await self._inject(parsed, admitted)
@@ -142,9 +146,7 @@ class FaultExperiment:
         self._facts.admission_tried = True
         admitted: AdmitResult = await workflow.execute_activity(
             "admit",
-            AdmitInput(
-                run_id=self._run_id, workflow_id=workflow.info().workflow_id, parsed=parsed
-            ),
+            AdmitInput(run_id=self._run_id, workflow_id=workflow.info().workflow_id, parsed=parsed),
             result_type=AdmitResult,
             **policies.ACTUATE,
         )
@@ -163,16 +165,14 @@ class FaultExperiment:
         wait = timedelta(seconds=parsed.spec.approval.within)
         try:
             await workflow.wait_condition(lambda: self._approval is not None, timeout=wait)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise ApplicationError(
                 "nobody approved in time", type="NotApproved", non_retryable=True
             ) from None
         assert self._approval is not None
         self._notes.append(f"approved by {self._approval.by} (claimed)")
 
-    async def _preflight(
-        self, parsed: ParsedExperiment, admitted: AdmitResult
-    ) -> PreflightResult:
+    async def _preflight(self, parsed: ParsedExperiment, admitted: AdmitResult) -> PreflightResult:
         self._enter(Phase.PREFLIGHT)
         found: PreflightResult = await workflow.execute_activity(
             "preflight",

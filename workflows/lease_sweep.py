@@ -1,4 +1,4 @@
-"""Remove, on a schedule, what outlived its lease. One activity: the work is in `activities.sweep`."""
+"""Remove, on a schedule, what outlived its lease; the work is in `activities.sweep`."""
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError

@@ -4,6 +4,7 @@ Kept out of the workflow files so that those only sequence, and so that a test c
 configuration without a server.
 """
 
+import zlib
 from datetime import timedelta
 
 from activities.admit import AdmitResult, ParsedExperiment
@@ -55,9 +56,7 @@ def steady(parsed: ParsedExperiment) -> ObserveConfig:
     return ObserveConfig(
         mode="steady",
         objectives=parsed.objectives,
-        settle=SettleConfig(
-            min_requests=wanted.min_requests, window_seconds=wanted.window, rule="met"
-        ),
+        settle=SettleConfig(min_requests=wanted.min_requests, window_seconds=wanted.window),
         max_seconds=wanted.window,
     )
 
@@ -83,7 +82,7 @@ def injection(
             parameters=spec.fault.parameters.model_dump(mode="json"),
             replicas=admitted.chaos,
             max_seconds=spec.fault.duration,
-            seed=run_id,
+            seed=zlib.crc32(run_id.encode()),
         ),
     )
 
@@ -113,7 +112,7 @@ def comparison(parsed: ParsedExperiment, lease_id: str, since: float) -> Observe
             margin_errors=spec.judge.margin_errors,
             fail_ratio_errors=spec.judge.fail_ratio_errors,
             latency_fail_ratio=spec.judge.latency_fail_ratio,
-            latency_pass=dict(spec.judge.latency_pass),
+            latency_pass={str(name): ratio for name, ratio in spec.judge.latency_pass.items()},
             stop_on_pass=spec.judge.stop_on_pass and not remedy,
             stop_on_fail=not remedy,
         ),
@@ -138,7 +137,7 @@ def comparison(parsed: ParsedExperiment, lease_id: str, since: float) -> Observe
 def remedy_trial(
     objectives: tuple[Objective, ...], action: Action, lease_id: str, since: float, seconds: float
 ) -> ObserveConfig:
-    """Compare treated units with the hold-out; the hold-out being worse is what proves the remedy."""
+    """Compare treated units with the hold-out: that it is worse proves the remedy."""
     return ObserveConfig(
         mode="remedy",
         objectives=objectives,
@@ -177,6 +176,4 @@ def met_again(
 def settle_rule(parsed: ParsedExperiment) -> SettleConfig:
     """Return when an objective counts as met again."""
     recovery = parsed.spec.recovery
-    return SettleConfig(
-        min_requests=recovery.min_requests, window_seconds=recovery.window, rule="met"
-    )
+    return SettleConfig(min_requests=recovery.min_requests, window_seconds=recovery.window)

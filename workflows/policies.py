@@ -1,8 +1,8 @@
 """Say how long each kind of act may take and how it is retried, in one place.
 
-Bundles by kind of act, spread into calls as `**policies.READ`. Every call has a total: Temporal's own
-default retries for ever, also on an argument that cannot be decoded. The heartbeat time-out also
-bounds the wait for a cancelled activity whose worker is dead.
+Bundles by kind of act, spread into calls as `**policies.READ`. Every call has a total: Temporal's
+own default retries for ever, also on an argument that cannot be decoded. The heartbeat time-out
+also bounds the wait for a cancelled activity whose worker is dead.
 
 Source: style page, from p99 measured on a busy two-core machine.
 """
@@ -18,7 +18,9 @@ from temporalio.workflow import (
 
 from workflows import queues
 
-SOON = RetryPolicy(initial_interval=timedelta(milliseconds=500), maximum_interval=timedelta(seconds=5))
+SOON = RetryPolicy(
+    initial_interval=timedelta(milliseconds=500), maximum_interval=timedelta(seconds=5)
+)
 FEW = RetryPolicy(
     initial_interval=timedelta(milliseconds=500),
     maximum_interval=timedelta(seconds=5),
@@ -51,8 +53,8 @@ RECORD = ActivityConfig(
 def hold(limit: timedelta) -> ActivityConfig:
     """Renewal of a lease for at most `limit`, on its own queue.
 
-    A cancelled holder is not waited for: the lease is closed at the target first, and a closed lease
-    cannot be renewed.
+    A cancelled holder is not waited for: the lease is closed at the target first, and a closed
+    lease cannot be renewed.
     """
     return ActivityConfig(
         task_queue=queues.HOLD,

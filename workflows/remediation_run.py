@@ -1,7 +1,7 @@
 """Mend a burning route: one remedy after another, each judged against a hold-out, kept or undone.
 
-It works under the root run's hold and lease and frees neither: when it dies, its trial ends with that
-lease. What it hands back is what it saw; whether the run passes is decided by the root.
+It works under the root run's hold and lease and frees neither: when it dies, its trial ends with
+that lease. What it hands back is what it saw; whether the run passes is decided by the root.
 """
 
 from datetime import timedelta
@@ -29,8 +29,8 @@ class RemediationRun:
     """Try the policy's actions until the objective is met again.
 
     Holds: a breaker setting on the root run's lease, with a hold-out share.
-    Undo: a trial that did not help, or was interrupted, is detached; a kept one ends with the lease.
-    Messages: none; it is cancelled with its root.
+    Undo: a trial that did not help, or was interrupted, is detached; a kept one ends with the
+    lease. Messages: none; it is cancelled with its root.
     Ends with: `RemediationRunResult`.
     """
 

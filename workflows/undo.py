@@ -1,9 +1,9 @@
 """Undo that a cancel cannot interrupt and a failure cannot stop.
 
-Three holes were found by experiment in the usual saga: `except Exception` misses a cancel that lands
-in a timer; a bare shield lets the workflow close around the undo; and a revert pushed after its act
-is lost when the act worked but its answer did not come. So: push before the act, shield and join in a
-loop, and go on past a revert that failed.
+Three holes were found by experiment in the usual saga: `except Exception` misses a cancel that
+lands in a timer; a bare shield lets the workflow close around the undo; and a revert pushed after
+its act is lost when the act worked but its answer did not come. So: push before the act, shield
+and join in a loop, and go on past a revert that failed.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class UndoStack:
         return True
 
     async def unwind(self) -> list[str]:
-        """Run every revert to its end; return the names of those that failed, early ones included."""
+        """Run every revert to its end; return the names of those that failed, also early."""
         while self._steps:
             name, step = self._steps.pop()
             await self._run(name, step)

@@ -1,0 +1,58 @@
+"""`burnproof`: the one command. It only wires; each theme of commands is a file in `api/commands/`.
+
+Exit codes: 0 pass · 1 SLO, comparison or guard · 2 inconclusive, or stopped by a person · 3
+configuration, usage or infrastructure: nothing learnt · 4 clean-up not proven. Usage errors are
+remapped to 3, since the library's own 2 means something else here, and no traceback reaches a user.
+"""
+
+import sys
+from typing import NoReturn
+
+import click
+import typer
+from sqlalchemy.exc import SQLAlchemyError
+
+from api.client import NotReachable
+from api.commands import control, experiment, records, stack
+from audit.errors import AuditError
+from slo.errors import SpecErrors
+from targets.errors import TargetError
+
+EXIT_NOTHING_LEARNT = 3
+EXIT_STOPPED = 2
+
+app = typer.Typer(
+    name="burnproof",
+    help="Break an LLM service on purpose, judge it against its SLOs, mend it, and prove it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for theme in (stack, experiment, records, control):
+    theme.register(app)
+
+EXPECTED = (NotReachable, SpecErrors, AuditError, TargetError, SQLAlchemyError, ValueError, OSError)
+
+
+def main() -> NoReturn:
+    """Run a command and exit with the documented code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command; return its exit code."""
+    try:
+        returned = typer.main.get_command(app).main(
+            args=arguments, prog_name="burnproof", standalone_mode=False
+        )
+    except click.exceptions.Abort:
+        return EXIT_STOPPED
+    except click.ClickException as usage:
+        usage.show()
+        return EXIT_NOTHING_LEARNT
+    except KeyboardInterrupt:
+        return EXIT_STOPPED
+    except EXPECTED as problem:
+        typer.echo(f"burnproof: {problem}", err=True)
+        return EXIT_NOTHING_LEARNT
+    return returned if isinstance(returned, int) else 0

@@ -1,0 +1,1 @@
+"""The commands of `burnproof`, one file a theme; each registers itself on the app."""

@@ -1,0 +1,100 @@
+"""`history`, `show`, `replay`: read the audit trail, and compute every decision again."""
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from api.context import load_context
+from audit.markdown import render
+from audit.replay import replay as replay_run
+from audit.report import assemble
+from audit.store import AuditStore
+
+EXIT_TAMPERED = 1
+EXIT_NOTHING_LEARNT = 3
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(history)
+    app.command()(show)
+    app.command()(replay)
+
+
+def history(
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Runs to list.")] = 20,
+) -> None:
+    """List runs, newest first."""
+    rows = load_context().store().history(limit)
+    table = Table("run", "kind", "outcome", "exit", "opened", "by", "trigger", box=None)
+    for row in rows:
+        table.add_row(
+            row.run_id,
+            row.kind,
+            row.outcome or "open",
+            "" if row.exit_code is None else str(row.exit_code),
+            row.opened_at[:19],
+            row.requested_by,
+            row.trigger,
+        )
+    Console().print(table)
+
+
+def resolve_run(store: AuditStore, run: str) -> str:
+    """Return the one run id that `run` names, or is the beginning of.
+
+    Raises:
+        ValueError: none or several match.
+    """
+    if store.run(run) is not None:
+        return run
+    matching = [row.run_id for row in store.history(10_000) if row.run_id.startswith(run)]
+    if len(matching) != 1:
+        found = "no run" if not matching else f"{len(matching)} runs"
+        raise ValueError(f"{found} named {run!r}: `burnproof history` lists them")
+    return matching[0]
+
+
+def show(
+    run: Annotated[str, typer.Argument(help="Run id, or its beginning.")],
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+) -> None:
+    """Show one run: outcome, what it rests on, receipts, evidence."""
+    store = load_context().store()
+    report = assemble(store, resolve_run(store, run))
+    typer.echo(json.dumps(report, indent=2) if as_json else render(report))
+
+
+def replay(
+    run: Annotated[str | None, typer.Argument(help="Run id, or its beginning.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every run on the trail.")] = False,
+) -> None:
+    """Compute every decision again from the stored evidence, and compare bit for bit."""
+    store = load_context().store()
+    if every == (run is not None):
+        raise typer.BadParameter("name one run, or say --all")
+    names = (
+        [row.run_id for row in store.history(1_000_000)]
+        if every
+        else [resolve_run(store, run or "")]
+    )
+    if not names:
+        typer.echo("nothing to replay: the trail has no runs", err=True)
+        raise typer.Exit(EXIT_NOTHING_LEARNT)
+    mismatches = 0
+    for name in names:
+        found = replay_run(store, name)
+        mismatches += len(found)
+        typer.echo(f"{name}: {'equal' if not found else 'DIFFERENT'}")
+        for item in found:
+            typer.echo(
+                f"  {item.run} {item.field}: stored {item.stored!r}, "
+                f"recomputed {item.recomputed!r}",
+                err=True,
+            )
+    typer.echo(f"{len(names)} runs, {mismatches} differences")
+    if mismatches:
+        raise typer.Exit(EXIT_TAMPERED)

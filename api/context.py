@@ -1,0 +1,72 @@
+"""Find what a command talks to: the environment first, else the local stack that is running.
+
+So `burnproof run` in a second terminal needs no setting after `burnproof up`. Nothing is started
+here and nothing is guessed: when neither names a server, the default addresses are tried and the
+error says which command mends it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from api.stack.state import load_state
+from audit.store import AuditStore
+from settings import AuditSettings, GatewaySettings, TemporalSettings, WorkerSettings, is_set
+from targets.gateway_admin import GatewayAdmin
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything a command may talk to."""
+
+    temporal: TemporalSettings
+    gateway: GatewaySettings
+    audit: AuditSettings
+    engine: str
+
+    def store(self) -> AuditStore:
+        """Open the audit store at its current schema."""
+        store = AuditStore(self.audit.url)
+        store.upgrade()
+        return store
+
+    def admin(self) -> GatewayAdmin:
+        """Connect to the gateway's admin API.
+
+        Raises:
+            ValueError: no token is set.
+        """
+        return GatewayAdmin(self.gateway.url, self.gateway.token())
+
+    @property
+    def is_simulated(self) -> bool:
+        """Tell whether the engine behind the gateway is a simulation."""
+        return self.engine == "simulated"
+
+
+def load_context() -> Context:
+    """Read settings; fill what is not set from the running local stack."""
+    state = load_state()
+    if state is None:
+        return Context(
+            TemporalSettings(), GatewaySettings(), AuditSettings(), WorkerSettings().engine
+        )
+    found = {key: value for key, value in state.environment().items() if not is_set(key)}
+    temporal = {
+        field: found[f"BURNPROOF_TEMPORAL_{field.upper()}"]
+        for field in ("address", "ui_url")
+        if f"BURNPROOF_TEMPORAL_{field.upper()}" in found
+    }
+    gateway: dict[str, str | Path] = {}
+    if "BURNPROOF_GATEWAY_URL" in found:
+        gateway["url"] = found["BURNPROOF_GATEWAY_URL"]
+    if "BURNPROOF_GATEWAY_ADMIN_TOKEN_FILE" in found and not is_set(
+        "BURNPROOF_GATEWAY_ADMIN_TOKEN"
+    ):
+        gateway["admin_token_file"] = Path(found["BURNPROOF_GATEWAY_ADMIN_TOKEN_FILE"])
+    audit = {"url": found["BURNPROOF_AUDIT_URL"]} if "BURNPROOF_AUDIT_URL" in found else {}
+    return Context(
+        TemporalSettings.model_validate({**TemporalSettings().model_dump(), **temporal}),
+        GatewaySettings.model_validate({**GatewaySettings().model_dump(), **gateway}),
+        AuditSettings.model_validate({**AuditSettings().model_dump(), **audit}),
+        found.get("BURNPROOF_WORKER_ENGINE", WorkerSettings().engine),
+    )
