@@ -71,9 +71,10 @@ class Driver:
         self._words = random.Random(plan.seed + 1)
         self._stop = asyncio.Event()
         self._drain_seconds = plan.drain_seconds
+        self._drawn = 0
         self._sent = 0
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._sending: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._sending: set[asyncio.Task[object]] = set()
         self._failure: BaseException | None = None
         self.tally = Tally()
         self.stopped_by = ""
@@ -119,8 +120,8 @@ class Driver:
                 await asyncio.sleep(_BACKOFF_SECONDS)
 
     def _draw(self) -> Conversation:
-        self.tally.units += 1
-        unit = f"{self._plan.run_id}-c{self.tally.units}"
+        self._drawn += 1
+        unit = f"{self._plan.run_id}-c{self._drawn}"
         conversation = self._profile.conversation(unit, self._words)
         if self._plan.single:
             return Conversation("", conversation.prompts[:1], (0.0,))
@@ -140,6 +141,7 @@ class Driver:
                 break
             prompts = conversation.prompts[: number + 1]
             body = self._plan.body or self._profile.body(prompts, answers)
+            self.tally.units += number == 0
             text, connected = await self._send(conversation.unit, body, due)
             answers.append(text)
         return connected
@@ -165,14 +167,11 @@ class Driver:
         return answer.text, answer.record.outcome is not Outcome.TRANSPORT
 
     def _spawn(self, work: Coroutine[None, None, object]) -> None:
-        async def guarded() -> None:
-            await work
-
-        task = asyncio.create_task(guarded())
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             # A bug of ours: end now and let `run` raise it, never drive on with a part missing.
