@@ -87,12 +87,13 @@ def stamp(at: datetime) -> str:
     """
     if at.utcoffset() is None:
         raise CanonicalError(f"a time without a zone says nothing: {at!r}")
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    utc = at.astimezone(UTC).replace(tzinfo=None)
+    return f"{utc.isoformat(timespec='microseconds')}Z"
 
 
 def parse_stamp(text: str) -> datetime:
     """Read back what `stamp` wrote."""
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+    return datetime.fromisoformat(text)
 
 
 def clean_text(text: str) -> str:

@@ -112,6 +112,7 @@ def _listen_sqlite(engine: Engine, busy_seconds: float) -> None:
     @event.listens_for(engine, "connect")
     def on_connect(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # no hidden BEGIN: ours, below, is the only one
+        connection.text_factory = _decode  # a text that was tampered with must still be readable
         cursor = connection.cursor()
         try:
             cursor.execute(f"PRAGMA busy_timeout = {int(busy_seconds * 1000)}")
@@ -125,6 +126,10 @@ def _listen_sqlite(engine: Engine, busy_seconds: float) -> None:
     def on_begin(connection: Connection) -> None:
         writer = connection.get_execution_options().get(_WRITER, True)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN DEFERRED")
+
+
+def _decode(stored: bytes) -> str:
+    return stored.decode("utf-8", "surrogateescape")
 
 
 def _enter_wal(cursor: Any, busy_seconds: float) -> None:

@@ -124,6 +124,8 @@ def check_chain(run_id: str, events: Sequence[Event]) -> list[Problem]:
     prev_hash, expected_seq = GENESIS, 1
     for event in events:
         field = f"events[{event.seq}]"
+        if not is_well_typed(event):
+            return [*problems, Problem(run_id, field, "holds a value of another type")]
         if event.seq != expected_seq:
             problems.append(
                 Problem(run_id, f"{field}.seq", f"expected {expected_seq}: events are missing")
@@ -135,6 +137,14 @@ def check_chain(run_id: str, events: Sequence[Event]) -> list[Problem]:
         problems.extend(_check_event(run_id, field, event))
         prev_hash, expected_seq = event.hash, event.seq + 1
     return problems
+
+
+def is_well_typed(event: Event) -> bool:
+    """Say whether each field has its type: SQLite keeps a text in a column of numbers."""
+    number: object = event.seq
+    texts: tuple[object, ...] = (event.run_id, event.key, event.kind, event.at, event.payload_text)
+    hashes: tuple[object, ...] = (event.payload_sha256, event.prev_hash, event.hash)
+    return isinstance(number, int) and all(isinstance(text, str) for text in texts + hashes)
 
 
 def _check_event(run_id: str, field: str, event: Event) -> list[Problem]:

@@ -23,6 +23,7 @@ from audit.events import (
     Event,
     Problem,
     check_chain,
+    is_well_typed,
 )
 from audit.ledger import read
 from audit.records import RunRecord
@@ -51,6 +52,8 @@ class Verify(StorePart):
                 return [Problem(run_id, "runs", "there is no such run")]
             found = read(connection, run_id)
             problems = check_chain(run_id, found)
+            if not all(is_well_typed(event) for event in found):
+                return problems
             problems += _check_head(run, found, expected_head)
             problems += _check_row(run, found)
             query = select(segments).where(segments.c.run_id == run_id)
@@ -68,8 +71,8 @@ class Verify(StorePart):
             newest: dict[str, tuple[str, dict[str, Any]]] = {}
             for run_id, text in connection.execute(query):
                 payload = _payload(text)
-                target, version = str(payload.get("target")), payload.get("version", -1)
-                if target not in newest or version > newest[target][1].get("version", -1):
+                target = str(payload.get("target"))
+                if target not in newest or _version(payload) > _version(newest[target][1]):
                     newest[target] = (run_id, payload)
             return _check_holds(list(connection.execute(select(holds))), newest)
 
@@ -141,7 +144,9 @@ def _check_segments(run_id: str, found: list[Event], rows: Any) -> list[Problem]
     return problems
 
 
-def _check_blob(run_id: str, field: str, blob: bytes, bound: dict[str, Any]) -> list[Problem]:
+def _check_blob(run_id: str, field: str, blob: object, bound: dict[str, Any]) -> list[Problem]:
+    if not isinstance(blob, bytes):
+        return [Problem(run_id, f"{field}.blob", "is no binary value")]
     try:
         raw = unpack(blob)
         if digest(raw) != bound.get("digest"):
@@ -159,8 +164,9 @@ def _check_holds(
     problems: list[Problem] = []
     for row in rows:
         chain, payload = newest.pop(row.target, ("", {"state": "free", "version": 0}))
-        owner = None if payload["state"] == "free" else payload.get("run_id")
-        wanted = {"state": payload["state"], "version": payload["version"], "run_id": owner}
+        state = payload.get("state")
+        owner = None if state == "free" else payload.get("run_id")
+        wanted = {"state": state, "version": payload.get("version"), "run_id": owner}
         for name, value in wanted.items():
             if getattr(row, name) != value:
                 text = f"the row says {getattr(row, name)!r}, the newest event {value!r}"
@@ -168,6 +174,11 @@ def _check_holds(
     for target, (chain, _) in newest.items():
         problems.append(Problem(chain, f"holds[{target}]", "events tell of it, the row is gone"))
     return problems
+
+
+def _version(payload: dict[str, Any]) -> int:
+    version = payload.get("version")
+    return version if isinstance(version, int) else -1
 
 
 def _payload(text: str) -> dict[str, Any]:

@@ -1,0 +1,98 @@
+"""Write a run's report as Markdown. Pure: it takes the dict of `audit.report.assemble`.
+
+Texts in a record come from people and from engines, so each is put on one line, cut, and robbed of
+what would break a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from audit.canonical import dumps
+
+_CELL = 160
+_DIGEST = 12
+
+
+def render(report: dict[str, Any]) -> str:
+    """Return the report as Markdown text."""
+    return "\n".join([*_head(report), *_body(report), *_record(report)]) + "\n"
+
+
+def _head(report: dict[str, Any]) -> Iterator[str]:
+    run = report["run"]
+    yield f"# {_cell(run['name'])}: {report['outcome'] or 'not finished'}"
+    yield ""
+    yield f"- run `{_cell(run['run_id'])}` ({_cell(run['kind'])}), exit code {report['exit_code']}"
+    yield f"- requested by {_cell(run['requested_by'])}, trigger {_cell(run['trigger'])}"
+    yield f"- from {run['opened_at']} to {run['finished_at'] or 'now'}"
+    if run["parent_run_id"]:
+        yield f"- part of run `{_cell(run['parent_run_id'])}`"
+    for reason in report["reasons"]:
+        yield f"- {_cell(reason, 400)}"
+
+
+def _body(report: dict[str, Any]) -> Iterator[str]:
+    phases = [
+        [p.get("mode"), p.get("verdict"), p.get("reason"), p.get("counted"), p.get("why")]
+        for p in report["phases"]
+    ]
+    yield from _table("Phases", ["phase", "verdict", "ended by", "counted", "why"], phases)
+    receipts = [[r["at"], r["key"], r["receipt"]] for r in report["receipts"]]
+    yield from _table("Receipts", ["at", "act", "what was observed"], receipts)
+    evidence = [
+        [e["stream"], e["segments"], e["records"], " ".join(str(d)[:_DIGEST] for d in e["digests"])]
+        for e in report["evidence"]
+    ]
+    yield from _table("Evidence", ["stream", "segments", "records", "SHA-256"], evidence)
+    holds = [
+        [h["at"], h.get("target"), h.get("action"), h.get("reason") or h.get("proof") or ""]
+        for h in report["holds"]
+    ]
+    yield from _table("Holds", ["at", "target", "change", "on what"], holds)
+    children = [
+        [c["run_id"], c["kind"], c["outcome"] or "not finished"] for c in report["children"]
+    ]
+    yield from _table("Started by this run", ["run", "kind", "outcome"], children)
+    timeline = [[t["seq"], t["at"], t["kind"], t["key"]] for t in report["timeline"]]
+    yield from _table("Timeline", ["#", "at", "kind", "key"], timeline)
+
+
+def _record(report: dict[str, Any]) -> Iterator[str]:
+    record, replay = report["record"], report["replay"]
+    yield ""
+    yield "## Record"
+    yield ""
+    intact = "intact" if not record["problems"] else "**CHANGED AFTER IT WAS WRITTEN**"
+    yield f"- {record['events']} events, {intact}, head `{record['head_hash']}`"
+    for problem in record["problems"]:
+        yield f"- `{_cell(problem['field'])}`: {_cell(problem['message'])}"
+    if replay is None:
+        yield "- not replayed for this report"
+        return
+    yield f"- {replay['decisions']} decisions recomputed, {len(replay['mismatches'])} differ"
+    for item in replay["mismatches"]:
+        yield (
+            f"- `{_cell(item['field'])}`: stored {_cell(item['stored'])}, "
+            f"recomputed {_cell(item['recomputed'])}"
+        )
+
+
+def _table(title: str, columns: list[str], rows: list[list[Any]]) -> Iterator[str]:
+    if not rows:
+        return
+    yield from ("", f"## {title}", "")
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{'---|' * len(columns)}"
+    for row in rows:
+        yield f"| {' | '.join(_cell(value) for value in row)} |"
+
+
+def _cell(value: Any, limit: int = _CELL) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else dumps(value).decode("utf-8")
+    flat = " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("`", "'")
+    flat = flat.replace("<", "&lt;")
+    return flat if len(flat) <= limit else flat[: limit - 1].rstrip("\\") + "…"
