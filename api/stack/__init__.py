@@ -1,0 +1,1 @@
+"""The local stack: every process of Burnproof on one machine, under one supervisor."""

@@ -1,0 +1,228 @@
+"""Turn options, ports and folders into the command line of each process.
+
+The only place that knows how our processes are started. Everything is computed before anything
+runs, so a restart starts exactly the same thing on the same port.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from api.stack.errors import NotInstalled
+from api.stack.options import LABELS, MODEL, ROUTE, EngineKind, StackOptions, TrafficKind
+from api.stack.ports import HOST, Ports
+
+ROOT = Path(__file__).resolve().parents[2]
+"""Folder that holds the rooms."""
+
+VLLM_SERVE = ROOT / "deploy" / "vllm" / "serve.py"
+PORT_NAMES = ("temporal", "temporal-ui", "gateway")
+_DAY_SECONDS = 86_400
+_OURS = ("BURNPROOF_GATEWAY_", "BURNPROOF_TEMPORAL_", "BURNPROOF_AUDIT_")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How patient we are with a process, and how often it may come back."""
+
+    ready_seconds: float
+    """Longest start. Source: field measurements times three: 0.9 s for Temporal, 115 s for vLLM."""
+    grace_seconds: float
+    """Between SIGTERM and SIGKILL."""
+    max_restarts: int | None = None
+    """None: as often as it crashes."""
+
+
+_POLICIES = {
+    "temporal": Policy(30, 5),
+    "gateway": Policy(30, 3),
+    "worker": Policy(60, 8),
+    "traffic": Policy(30, 3),
+}
+_ENGINES = {EngineKind.VLLM: Policy(400, 10, 2), EngineKind.SIMULATED: Policy(30, 2, 2)}
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """One process: what is run, and how."""
+
+    name: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    log: Path
+    policy: Policy
+    port: int | None = None
+    guards_itself: bool = False
+    """The command becomes its own guard (`deploy/vllm/serve.py`) and takes --tag and --parent."""
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """The addresses and files of one stack, and the processes made from them."""
+
+    options: StackOptions
+    ports: dict[str, int]
+    token_file: Path
+    engine_python: Path | None = None
+    """Python of vLLM's environment; None for the simulated engine."""
+
+    @property
+    def directory(self) -> Path:
+        """Where the stack's files are."""
+        return self.options.directory
+
+    @property
+    def log_dir(self) -> Path:
+        """One file a process, and events.log."""
+        return self.directory / "logs"
+
+    @property
+    def temporal_address(self) -> str:
+        """host:port of the frontend."""
+        return f"{HOST}:{self.ports['temporal']}"
+
+    @property
+    def temporal_ui_url(self) -> str:
+        """Address of the Web UI; empty without one."""
+        return f"http://{HOST}:{self.ports['temporal-ui']}" if self.options.ui else ""
+
+    @property
+    def gateway_url(self) -> str:
+        """Base address of the gateway."""
+        return f"http://{HOST}:{self.ports['gateway']}"
+
+    @property
+    def audit_url(self) -> str:
+        """SQLAlchemy address of the audit database, which outlives the stack."""
+        return f"sqlite:///{self.directory / 'audit.db'}"
+
+    def replicas(self) -> dict[str, str]:
+        """Return the engines' addresses by replica name."""
+        return {
+            letter: f"http://{HOST}:{self.ports[f'engine-{letter}']}"
+            for letter in self.options.letters()
+        }
+
+    def environment(self) -> dict[str, str]:
+        """Return the settings that reach this stack."""
+        return {
+            "BURNPROOF_TEMPORAL_ADDRESS": self.temporal_address,
+            "BURNPROOF_TEMPORAL_UI_URL": self.temporal_ui_url,
+            "BURNPROOF_GATEWAY_URL": self.gateway_url,
+            "BURNPROOF_GATEWAY_ADMIN_TOKEN_FILE": str(self.token_file),
+            "BURNPROOF_AUDIT_URL": self.audit_url,
+            "BURNPROOF_WORKER_ENGINE": self.options.engine.value,
+        }
+
+    def write_gateway_config(self) -> Path:
+        """Write the gateway's configuration and return its file; it holds no secret."""
+        config = {
+            "host": HOST,
+            "port": self.ports["gateway"],
+            "admin_token_file": str(self.token_file),
+            "journal_dir": str(self.directory / "journal"),
+            "routes": [
+                {
+                    "name": ROUTE,
+                    "models": [MODEL],
+                    "labels": LABELS,
+                    "replicas": [{"name": n, "url": u} for n, u in self.replicas().items()],
+                }
+            ],
+        }
+        path = self.directory / "gateway.json"
+        path.write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+        return path
+
+    def processes(self) -> dict[str, ProcessSpec]:
+        """Return every process by name, in the order in which they are shown."""
+        return {name: self._process(name) for name in self.options.processes()}
+
+    def _process(self, name: str) -> ProcessSpec:
+        if name.startswith("engine-"):
+            return self._engine(name)
+        argv = {
+            "temporal": self._temporal,
+            "gateway": self._gateway,
+            "worker": lambda: [sys.executable, "-m", "worker"],
+            "traffic": self._traffic,
+        }[name]()
+        return self._spec(name, argv, _POLICIES[name])
+
+    def _spec(self, name: str, argv: list[str], policy: Policy) -> ProcessSpec:
+        return ProcessSpec(
+            name=name,
+            argv=tuple(argv),
+            environment=self._environment_of(name),
+            log=self.log_dir / f"{name}.log",
+            policy=policy,
+            port=self.ports.get(name),
+            guards_itself=name.startswith("engine-") and self.options.engine is EngineKind.VLLM,
+        )
+
+    def _environment_of(self, name: str) -> dict[str, str]:
+        """Start from ours, without settings that point at some other stack."""
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(_OURS)}
+        path = [str(ROOT), *filter(None, [inherited.get("PYTHONPATH")])]
+        more = {**self.options.env.get("*", {}), **self.options.env.get(name, {})}
+        base = {"PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1"}
+        if name.startswith("engine-") and self.options.engine is EngineKind.VLLM:
+            del base["PYTHONPATH"]  # vLLM's environment must not meet our modules
+        return {**inherited, **base, **self.environment(), **more}
+
+    def _temporal(self) -> list[str]:
+        argv = [str(temporal_binary()), "server", "start-dev", "--ip", HOST]
+        argv += ["--port", str(self.ports["temporal"])]
+        argv += ["--db-filename", str(self.directory / "temporal.db"), "--log-level", "warn"]
+        if not self.options.ui:
+            return [*argv, "--headless"]
+        return [*argv, "--ui-port", str(self.ports["temporal-ui"]), "--ui-disable-news-fetch"]
+
+    def _gateway(self) -> list[str]:
+        return [sys.executable, "-m", "gateway", "--config", str(self.directory / "gateway.json")]
+
+    def _engine(self, name: str) -> ProcessSpec:
+        options, letter = self.options, name.removeprefix("engine-")
+        port = str(self.ports[name])
+        more = [*options.engine_args, *options.replica_args.get(letter, ())]
+        if options.engine is EngineKind.SIMULATED:
+            argv = [sys.executable, "-m", "simulated_engine", "--name", f"sim-{letter}"]
+            argv += ["--port", port, "--seed", str(options.seed * 100 + ord(letter)), *more]
+        else:
+            argv = [sys.executable, str(VLLM_SERVE), "--port", port]
+            argv += ["--python", str(self.engine_python)]
+            argv += ["--", *more] if more else []
+        return self._spec(name, argv, _ENGINES[options.engine])
+
+    def _traffic(self) -> list[str]:
+        options = self.options
+        argv = [sys.executable, "-m", "traffic", "--url", self.gateway_url, "--model", MODEL]
+        argv += ["--rate", f"{options.rate:g}", "--max-tokens", str(options.max_tokens)]
+        argv += ["--seed", str(options.seed), "--duration", str(_DAY_SECONDS)]
+        argv += ["--max-requests", str(int(options.rate * _DAY_SECONDS * 2))]
+        if options.traffic is TrafficKind.SINGLE:
+            argv += ["--single"]
+        if options.client_records:
+            argv += ["--out", str(self.directory / "client.jsonl")]
+        return argv
+
+
+def claim_ports(ports: Ports, options: StackOptions, before: Mapping[str, int]) -> dict[str, int]:
+    """Claim a port for each listener, those of the last time where they are still free."""
+    names = [*PORT_NAMES, *(f"engine-{letter}" for letter in options.letters())]
+    return {name: ports.take(before.get(name)) for name in names}
+
+
+def temporal_binary() -> Path:
+    """Return the Temporal server's binary, which its wheel puts beside our Python.
+
+    Raises:
+        NotInstalled: it is not there.
+    """
+    path = Path(sys.executable).parent / "temporal"
+    if not os.access(path, os.X_OK):
+        raise NotInstalled(f"no Temporal server at {path}: install it with `make setup`")
+    return path
