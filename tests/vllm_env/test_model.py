@@ -1,4 +1,4 @@
-"""The committed tiny model is whole, small, and what its README says; no vLLM is needed to see it."""
+"""The committed tiny model is whole, small, and what its README says; that needs no vLLM."""
 
 import hashlib
 import json

@@ -23,11 +23,12 @@ PROCESSES = 5
 KILL_LIMIT_S = 3.0
 
 SUPERVISOR = """
-import subprocess, sys
+import signal, subprocess, sys
 from pathlib import Path
 child = subprocess.Popen(sys.argv[2:], start_new_session=True)
 Path(sys.argv[1]).write_text(f"{child.pid}\\n")
 child.wait()
+signal.pause()  # a supervisor does not end because a child of it did
 """
 
 
