@@ -13,27 +13,35 @@ from multidict import CIMultiDict
 from gateway.flight import Cause, Flight
 
 _ADDED = ("Server", "Date", "Content-Type")
-_KEEP = "burnproof_keep_headers"
 
 
 class ClientGone(Exception):
     """The client's connection is closed."""
 
 
-def strip_added(response: web.StreamResponse, flight: Flight) -> None:
-    """Mark an answer so that nothing is added to it, but the two labels of a probe."""
-    response[_KEEP] = frozenset(name for name in _ADDED if name in response.headers)
+class Untouched(web.StreamResponse):
+    """An answer that leaves with the headers it was given, and those of its framing."""
+
+    kept: frozenset[str] = frozenset()
+
+
+def untouched(
+    flight: Flight, status: int, headers: CIMultiDict[str], reason: str | None = None
+) -> Untouched:
+    """Make an answer to which nothing is added but the two labels of a probe."""
+    response = Untouched(status=status, reason=reason, headers=headers)
+    response.kept = frozenset(name for name in _ADDED if name in response.headers)
     if flight.probe:
         response.headers["x-burnproof-arm"] = flight.arm
         response.headers["x-burnproof-replica"] = flight.replica
+    return response
 
 
 async def remove_added(_request: web.Request, response: web.StreamResponse) -> None:
-    """Signal handler: take away what the framework added to a marked answer."""
-    keep = response.get(_KEEP)
-    if keep is not None:
+    """Signal handler: take away what the framework added to such an answer."""
+    if isinstance(response, Untouched):
         for name in _ADDED:
-            if name not in keep:
+            if name not in response.kept:
                 response.headers.pop(name, None)
 
 
@@ -58,9 +66,8 @@ async def answer(
         ClientGone: The client's connection is closed.
     """
     flight.status = status
-    response = web.StreamResponse(status=status, headers=headers)
+    response = untouched(flight, status, headers)
     response.content_length = len(body)
-    strip_added(response, flight)
     try:
         await response.prepare(request)
         await response.write(body)

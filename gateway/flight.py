@@ -1,7 +1,7 @@
 """One accepted request on its way through the gateway: what is known about it so far.
 
 A flight is made when the request's headers are in and ends exactly once, as one record. It holds
-no logic but the reading of itself; `outcome.py` says what the end means, `recording.py` writes it
+no logic but the reading of itself; `outcome.py` says what the end means, `core.py` writes it
 down.
 """
 
@@ -60,8 +60,6 @@ class Flight:
     """The answer is an event stream that we can read."""
     facts: StreamFacts = field(default_factory=StreamFacts)
     cause: Cause = Cause.LOST
-    resets: int = 0
-    """Idle sockets that died under this request and were replaced: ours, not the replica's."""
 
     @property
     def ttft_s(self) -> float | None:

@@ -12,12 +12,13 @@ import asyncio
 import hmac
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
-from gateway.answers import ClientGone, answer, refuse, strip_added, write
+from gateway.answers import ClientGone, answer, refuse, untouched, write
 from gateway.core import Core
 from gateway.encodings import Decoder, decode_body, decoder_for
 from gateway.fault_hooks import InjectedAnswer, before_sending, drawn_stalls, stall_stream
@@ -151,12 +152,8 @@ class Proxy:
             if injected is not None:
                 return await self._inject(exchange, injected)
         base = next(each.base for each in route.config.replicas if each.name == name)
-        before = self._upstream.resets.get(base, 0)
-        try:
-            upstream = await self._upstream.send(base, exchange.outgoing)
-        finally:
-            if self._upstream.resets.get(base, 0) != before:
-                self._core.count_reset(route.config.name, name)
+        count = partial(self._core.count_reset, route.config.name, name)
+        upstream = await self._upstream.send(base, exchange.outgoing, count)
         try:
             return await self._pass_on(exchange, upstream)
         finally:
@@ -178,10 +175,7 @@ class Proxy:
     ) -> web.StreamResponse:
         """Stream the replica's answer to the client."""
         request, flight = exchange.request, exchange.flight
-        response = web.StreamResponse(
-            status=upstream.status, reason=upstream.reason, headers=response_headers(upstream)
-        )
-        strip_added(response, flight)
+        response = untouched(flight, upstream.status, response_headers(upstream), upstream.reason)
         flight.status = upstream.status
         try:
             await response.prepare(request)

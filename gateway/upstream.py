@@ -8,7 +8,7 @@ sent once more on a fresh one; it is counted as ours. A request that could not c
 sent and may go to another replica. Every other loss is final: the replica may have worked on it.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -90,16 +90,18 @@ class Upstream:
             aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS), [trace]
         )
         self._fresh = _session(aiohttp.TCPConnector(limit=0, force_close=True), [])
-        self.resets: dict[str, int] = {}
-        """Replica address → idle sockets that died under a request."""
 
     async def close(self) -> None:
         """Close all sockets."""
         await self._pooled.close()
         await self._fresh.close()
 
-    async def send(self, base: str, outgoing: Outgoing) -> aiohttp.ClientResponse:
+    async def send(
+        self, base: str, outgoing: Outgoing, on_reset: Callable[[], None]
+    ) -> aiohttp.ClientResponse:
         """Send a request and return the answer once its headers are in.
+
+        `on_reset` is called when an idle socket died under it and a fresh one is tried.
 
         Raises:
             ConnectFailed: Nothing was sent.
@@ -111,7 +113,7 @@ class Upstream:
         except UpstreamLost:
             if not reuse.reused:
                 raise
-        self.resets[base] = self.resets.get(base, 0) + 1
+        on_reset()
         return await self._request(self._fresh, base, outgoing, None)
 
     async def _request(
