@@ -63,12 +63,14 @@ class Histogram:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
-    def lines(self, name: str, labels: str) -> list[str]:
+    def lines(self, name: str, model: str) -> list[str]:
         """Return the exposition: cumulative buckets, count, sum."""
         total, lines = 0, []
+        labels = f'engine="0",model_name="{model}"'
         for bound, count in zip((*self._bounds, "+Inf"), self._counts, strict=True):
             total += count
-            lines.append(f'{name}_bucket{{{labels},le="{bound}"}} {float(total)}')
+            bucket = f'engine="0",le="{bound}",model_name="{model}"'
+            lines.append(f"{name}_bucket{{{bucket}}} {float(total)}")
         lines.append(f"{name}_count{{{labels}}} {float(total)}")
         lines.append(f"{name}_sum{{{labels}}} {self._sum}")
         return lines
@@ -147,7 +149,7 @@ class Metrics:
         lines = self._gauges(labels) + self._counters(labels)
         for name, histogram in self._histograms.items():
             lines += _head(f"vllm:{name}", "histogram", _HISTOGRAMS[name][0])
-            lines += histogram.lines(f"vllm:{name}", labels)
+            lines += histogram.lines(f"vllm:{name}", self._options.model)
         lines += self._lora_lines() + self._http_lines()
         return ("\n".join(lines) + "\n").encode()
 

@@ -15,15 +15,17 @@ from simulated_engine.requests import CompletionRequest
 
 DONE = b"data: [DONE]\n\n"
 
+_FINGERPRINT_END = b',"system_fingerprint":"' + FINGERPRINT.encode() + b'"}\n\n'
+
+_ROLE = (
+    b',"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,'
+    b'"finish_reason":null}],"prompt_token_ids":null,"prompt_text":null' + _FINGERPRINT_END
+)
+
 
 def compact(value: object) -> bytes:
     """Encode as JSON without spaces."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
-
-
-def event(value: object) -> bytes:
-    """Return one server-sent event with a JSON value."""
-    return b"data: " + compact(value) + b"\n\n"
 
 
 class StreamShape:
@@ -31,13 +33,14 @@ class StreamShape:
 
     def __init__(self, request: CompletionRequest, identity: str, created: int) -> None:
         self._chat = request.chat
-        self._head = {
+        head = {
             "id": identity,
             "object": "chat.completion.chunk" if request.chat else "text_completion",
             "created": created,
             "model": request.model,
         }
-        opening = b"data: " + compact(self._head)[:-1]
+        opening = b"data: " + compact(head)[:-1]
+        self._opening = opening
         if request.chat:
             self._before = opening + b',"choices":[{"index":0,"delta":{"content":'
             self._middle = b'},"logprobs":null,"finish_reason":'
@@ -50,21 +53,7 @@ class StreamShape:
         """Return what precedes the first token: a role chunk in a chat, nothing otherwise."""
         if not self._chat:
             return b""
-        choice = {
-            "index": 0,
-            "delta": {"role": "assistant", "content": ""},
-            "logprobs": None,
-            "finish_reason": None,
-        }
-        return event(
-            self._head
-            | {
-                "choices": [choice],
-                "prompt_token_ids": None,
-                "prompt_text": None,
-                "system_fingerprint": FINGERPRINT,
-            }
-        )
+        return self._opening + _ROLE
 
     def token(self, encoded: bytes, finish_reason: str | None) -> bytes:
         """Return the chunk of one token, given as a JSON string."""
@@ -76,18 +65,12 @@ class StreamShape:
 
     def usage(self, prompt_tokens: int, completion_tokens: int) -> bytes:
         """Return the usage chunk, which has no choice in it."""
-        return event(
-            self._head
-            | {
-                "choices": [],
-                "usage": {
-                    "prompt_tokens": prompt_tokens,
-                    "total_tokens": prompt_tokens + completion_tokens,
-                    "completion_tokens": completion_tokens,
-                },
-                "system_fingerprint": FINGERPRINT,
-            }
-        )
+        usage = {
+            "prompt_tokens": prompt_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
+            "completion_tokens": completion_tokens,
+        }
+        return self._opening + b',"choices":[],"usage":' + compact(usage) + _FINGERPRINT_END
 
 
 def whole_answer(

@@ -174,6 +174,17 @@ async def test_an_error_in_a_stream_earns_no_token():
     assert tally.tokens == 0
 
 
+async def test_an_answer_that_is_not_streamed_is_read_too():
+    body = b'{"messages":[{"role":"user","content":"hi"}],"max_tokens":5}'
+    async with serving() as (url, session):
+        plan = Plan(seed=1, run_id="r", concurrency=1, max_requests=1, body=body)
+        _, tally, records = await drive(url, session, plan)
+    assert tally.by_outcome == {"ok": 1}
+    assert tally.tokens == 5
+    assert tally.simulated is True
+    assert records[0].ttft is not None
+
+
 async def test_a_hanging_engine_gives_timeouts_without_a_first_token():
     options = replace(FAST, misbehaviour=Misbehaviour(hang_completions=True))
     async with serving(options) as (url, session):

@@ -51,6 +51,22 @@ async def test_it_stops_by_itself_at_its_limit():
     assert summary["requests"] == 10
 
 
+async def test_it_dies_with_its_parent_and_still_says_its_summary():
+    async with engine_process("--ttft-ms", "1") as (url, _):
+        script = f"{sys.executable} -m traffic --url {url} --rate 20 --die-with-parent & wait"
+        shell = await asyncio.create_subprocess_exec(
+            *("sh", "-c", script), stdout=asyncio.subprocess.PIPE, cwd=ROOT
+        )
+        assert shell.stdout is not None
+        assert b"driving" in await shell.stdout.readline()
+        shell.kill()
+        # The driver holds the pipe's other end: reading to its end means that the driver is gone.
+        async with asyncio.timeout(10):
+            summary = json.loads(await shell.stdout.read())
+        await shell.wait()
+    assert summary["stopped_by"] == "signal"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
