@@ -214,7 +214,9 @@ class ExperimentSpec(BaseModel):
     model_config = _ALIASED
 
     api_version: Annotated[Literal["burnproof/v1"], Field(alias="apiVersion")]
+    """Version of this form of document."""
     kind: Literal["Experiment"]
+    """What the document is."""
     metadata: Metadata
     target: Target
     slos: Annotated[tuple[dict[str, JsonValue], ...], Field(min_length=1, max_length=8)]

@@ -70,7 +70,8 @@ def resolve_target(target: Target, routes: Sequence[RouteFacts]) -> ResolvedTarg
 def _no_match(wanted: dict[str, str], routes: Sequence[RouteFacts]) -> SpecError:
     asked = ", ".join(f"{key}={value}" for key, value in sorted(wanted.items()))
     have = sorted({f"{key}={value}" for r in routes for key, value in r.labels.items()})
-    guess = nearest(asked, have)
+    missing = [f"{k}={v}" for k, v in sorted(wanted.items()) if f"{k}={v}" not in have]
+    guess = nearest(missing[0], have) if missing else None
     there = f"labels there are: {', '.join(have)}" if have else "no route has labels"
     return SpecError("target.from.labels", f"no route has {asked}; {there}", guess)
 

@@ -35,6 +35,7 @@ class BreakerTighten(BaseModel):
     model_config = _ALIASED
 
     action: Literal["breaker/tighten"]
+    """What is done."""
     threshold_ratio: Annotated[FiniteFloat, Field(alias="threshold", strict=True, gt=0, lt=1)]
     """New threshold, ratio in (0, 1); lower than the one in force."""
     holdout_share: Annotated[FiniteFloat, Field(alias="holdout", strict=True, gt=0, le=0.5)] = 0.2

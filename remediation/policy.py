@@ -52,7 +52,9 @@ class RemediationPolicy(BaseModel):
     model_config = ConfigDict(frozen=True, serialize_by_alias=True)
 
     api_version: Annotated[Literal["burnproof/v1"], Field(alias="apiVersion")]
+    """Version of this form of document."""
     kind: Literal["RemediationPolicy"]
+    """What the document is."""
     metadata: PolicyMetadata
     when: When
     actions: Annotated[tuple[Action, ...], Field(min_length=1, max_length=10)]

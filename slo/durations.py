@@ -53,7 +53,12 @@ def _explain(text: str) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return the shortest text that `parse_duration` reads back, to the microsecond."""
+    """Return the shortest text that `parse_duration` reads back, to the microsecond.
+
+    From a billion seconds on (32 years) three digits are enough for anybody, and are not read back.
+    """
+    if seconds >= 1e9:
+        return f"{seconds:.3g}s"
     rest = Decimal(repr(seconds)).quantize(Decimal("0.000001"))
     if rest < 1:
         return f"{_plain(rest * 1000)}ms" if rest else "0s"
