@@ -18,6 +18,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from audit.errors import CanonicalError
@@ -129,14 +130,21 @@ def _clean_mapping(value: Mapping[Any, Any], *, redact: bool, depth: int) -> dic
     for key, item in value.items():
         if not isinstance(key, str):
             raise CanonicalError(f"a key must be text, not {type(key).__name__}")
-        name = clean_text(key)
+        name, secret = _known_key(key)
         if name in cleaned:
             raise CanonicalError(f"two keys fall together after cleaning: {name!r}")
-        if redact and item is not None and is_secret(name):
+        if redact and secret and item is not None:
             cleaned[name] = MASK
         else:
             cleaned[name] = _clean(item, redact=redact, depth=depth)
     return cleaned
+
+
+@lru_cache(maxsize=4096)
+def _known_key(key: str) -> tuple[str, bool]:
+    """The cleaned key and whether it names a secret; records repeat a few keys very often."""
+    name = clean_text(key)
+    return name, is_secret(name)
 
 
 def _not_finite(value: float) -> dict[str, str | None]:

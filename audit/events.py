@@ -96,7 +96,7 @@ def check_name(what: str, value: str, limit: int = MAX_NAME_CHARACTERS) -> str:
         raise CanonicalError(f"{what} must have 1 to {limit} characters, not {len(value)}")
     if "\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
         raise CanonicalError(f"{what} holds characters that cannot be stored: {value!r}")
-    return value
+    return str.__str__(value)
 
 
 def envelope(event: Event) -> bytes:

@@ -6,7 +6,7 @@ Rules, in one place:
 - A held one is refused to any other run, **also after it expired**: expiry only says that the owner
   no longer renews. Whoever asks again with the same run id gets the same hold, and more time.
 - `release_hold` needs a proof (what was seen that shows the target clean) and the owner's run id.
-  The sweep names the dead run, and may free only what has expired.
+  The sweep names the dead run; that the run is dead is the sweep's to know, not this room's.
 - A quarantined target is given to nobody, and only `clear_quarantine`, by a named person, frees it.
 
 Each change of state is an event: under the owner's run, or under the system's for the sweep and for
@@ -84,11 +84,11 @@ class Holds(StorePart):
             run_id: the owner; for the sweep, the dead run that owned it.
             proof: what was observed, at least one entry; stored with the event.
             now: the time, with a zone.
-            by_sweep: someone else frees what the run left; only after it expired.
+            by_sweep: someone else, who knows that the run is dead, frees what it left.
 
         Raises:
             ProofMissing: the proof is empty.
-            HoldNotOwned: the run does not have the target, or the sweep came before expiry.
+            HoldNotOwned: the run does not have the target.
             HoldRefused: the target is quarantined.
         """
         if not proof:
@@ -191,9 +191,8 @@ def _release(connection: Connection, target: str, act: Act, *, by_sweep: bool) -
         raise HoldRefused(hold)
     if hold.state is HoldState.FREE or hold.run_id != act.run_id:
         raise HoldNotOwned(f"run {act.run_id!r} does not hold {target}: {_describe(hold)}")
-    if by_sweep and not hold.expired(act.now):
-        raise HoldNotOwned(f"the sweep frees only what has expired; {_describe(hold)}")
-    return _change(connection, _freed(hold), act, system=by_sweep)
+    details = {**act.details, "expired": hold.expired(act.now)}
+    return _change(connection, _freed(hold), act._replace(details=details), system=by_sweep)
 
 
 def _quarantine(connection: Connection, target: str, act: Act, *, by_sweep: bool) -> Hold:

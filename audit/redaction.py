@@ -11,7 +11,6 @@ not. So whole last words are compared, after `apiKey` and `X-Api-Key` were broug
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 MASK = "[redacted]"
 
@@ -34,10 +33,10 @@ _ENDINGS = (
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
+_SHORTEST = len("://:p@h")
 _USERINFO = re.compile(r"(?<=://)[^/\s@:]*:[^/\s@]+(?=@)")
 
 
-@lru_cache(maxsize=4096)
 def is_secret(key: str) -> bool:
     """Say whether the value under this key must not be stored."""
     name = _CAMEL.sub("_", key).lower().replace("-", "_").replace(".", "_").replace(" ", "_")
@@ -46,6 +45,8 @@ def is_secret(key: str) -> bool:
 
 def mask_text(text: str) -> str:
     """Mask bearer tokens and passwords in addresses inside a text."""
+    if len(text) < _SHORTEST:
+        return text
     if "://" in text and "@" in text:
         text = _USERINFO.sub(MASK, text)
     lowered = text.lower()

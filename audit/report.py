@@ -21,6 +21,14 @@ _PHASE_FIELDS = (
     *("started_at", "ended_at", "slo", "effect"),
 )
 
+RECEIPT_KINDS = frozenset(
+    {
+        *("receipt", "lease_opened", "injected", "withdrawn"),
+        *("remedy_applied", "remedy_reverted", "swept"),
+    }
+)
+"""Events that tell what was observed after an act; of another kind, a `receipt` inside counts."""
+
 
 def assemble(
     store: AuditStore, run_id: str, mismatches: Sequence[Mismatch] | None = None
@@ -109,9 +117,7 @@ def _phase(event: Event, payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _receipt(event: Event, payload: dict[str, Any]) -> Any:
-    if event.kind == "receipt":
-        return payload
-    return payload.get("receipt")
+    return payload if event.kind in RECEIPT_KINDS else payload.get("receipt")
 
 
 def _evidence(told: Sequence[tuple[Event, dict[str, Any]]]) -> list[dict[str, Any]]:

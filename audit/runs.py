@@ -186,8 +186,9 @@ def _finish_in(
     before = connection.execute(locked).one_or_none()
     if before is None:
         raise UnknownRun(f"no run {run_id!r} was opened")
+    outcome = check_name("an outcome", outcome)
     payload = {
-        "outcome": check_name("an outcome", outcome),
+        "outcome": outcome,
         "exit_code": exit_code,
         "events_before": before.event_count,
         "head_before": before.head_hash,

@@ -81,17 +81,17 @@ def segment_key(stream: str, index: int) -> str:
     return f"segment/{stream}/{index}"
 
 
-def pack(pages: Sequence[dict[str, Any]]) -> Packed:
+def pack(pages: Sequence[dict[str, Any]], limit: int = MAX_RAW_BYTES) -> Packed:
     """Encode and compress pages, and count what they hold.
 
     Raises:
-        PayloadTooLarge: over 64 MiB before compression.
+        PayloadTooLarge: over the limit, in bytes before compression.
         CanonicalError: the pages have no JSON form.
     """
     cleaned = prepare(pages)
     raw = dumps(cleaned)
-    if len(raw) > MAX_RAW_BYTES:
-        raise PayloadTooLarge(f"a segment of {len(raw)} bytes; the limit is {MAX_RAW_BYTES}")
+    if len(raw) > limit:
+        raise PayloadTooLarge(f"a segment of {len(raw)} bytes; the limit is {limit}")
     count, first_seq, last_seq = summary(cleaned)
     ref = SegmentRef(digest(raw), count, first_seq, last_seq)
     return Packed(zlib.compress(raw, ZLIB_LEVEL), len(raw), ref)

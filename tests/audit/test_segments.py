@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from audit.errors import CanonicalError, PayloadTooLarge, SegmentConflict, SegmentCorrupt
-from audit.segments import MAX_RAW_BYTES, unpack
+from audit.segments import pack, unpack
 from audit.store import AuditStore
 from slo.records import Outcome, Page, RequestRecord
 from tests.audit.conftest import open_run
@@ -105,10 +105,15 @@ def test_secrets_in_evidence_are_masked(store: AuditStore, now: datetime) -> Non
     ]
 
 
-def test_a_segment_over_the_limit_is_refused(store: AuditStore, now: datetime) -> None:
+def test_a_segment_over_the_limit_is_refused() -> None:
+    pages = [{"x": "y" * 91}]
+    assert pack(pages, limit=101).raw_bytes == 101
+    with pytest.raises(PayloadTooLarge, match="101 bytes"):
+        pack(pages, limit=100)
+
+
+def test_a_stream_has_a_name(store: AuditStore, now: datetime) -> None:
     open_run(store)
-    with pytest.raises(PayloadTooLarge):
-        store.put_segment("run-1", "s", 0, [{"x": "y" * MAX_RAW_BYTES}], now)
     with pytest.raises(CanonicalError):
         store.put_segment("run-1", "", 0, [], now)
     assert store.streams("run-1") == []
