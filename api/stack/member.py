@@ -1,8 +1,9 @@
 """One process over its whole life in the stack: started, ready, crashed, started again, stopped.
 
-A member has one keeper task that starts the process, waits until it is ready, waits for its end, and
-decides whether it comes back. A first start that fails is an error for whoever waits in `start`; a
-later one is a crash like any other. The pause before a restart doubles from crash to crash and
+A member has one keeper task that starts the process, waits until it is ready, waits for its end,
+and decides whether it comes back. A first start that fails is an error for whoever waits in
+`start`; a later one is a crash like any other.
+The pause before a restart doubles from crash to crash and
 begins anew after a good while.
 """
 
@@ -56,6 +57,11 @@ class Member:
     def process(self) -> Guarded | None:
         """The process now or last; None before the first start."""
         return self._process
+
+    @property
+    def has_been_ready(self) -> bool:
+        """Tell whether it was ready at least once."""
+        return self._ready_after is not None
 
     def snapshot(self) -> ProcessState:
         """Return what the state file says of it."""
@@ -123,14 +129,14 @@ class Member:
     async def _keep(self) -> None:
         """Start, watch and start again, until stopped or given up."""
         pause = FIRST_PAUSE_SECONDS
-        while self._wanted:
+        while self._is_wanted():
             came_up = await self._start_once()
             process = self._process
-            if process is None or not self._wanted:
+            if process is None:
                 return
             await process.exited.wait()
             self._ready.clear()
-            if not self._wanted:
+            if not self._is_wanted():
                 return
             words = describe_exit(process.code or 0)
             self._set("down")
@@ -146,6 +152,9 @@ class Member:
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
             self.restarts += 1
+
+    def _is_wanted(self) -> bool:
+        return self._wanted
 
     def _may_return(self) -> bool:
         limit = self.spec.policy.max_restarts
@@ -182,7 +191,7 @@ class Member:
         else:
             await process.exited.wait()
             what = f"{describe_exit(process.code or 0)} before it was ready"
-        if self.restarts == 0 and self._ready_after is None:
+        if self.restarts == 0 and not self.has_been_ready:
             self._failure = ProcessFailed(self.spec.name, what, self.spec.log)
         return False
 

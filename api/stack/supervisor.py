@@ -4,8 +4,9 @@
         stack.state.gateway_url
 
 Order: Temporal, the engines and the gateway start at once, since each needs nobody; the worker when
-Temporal and the gateway are ready; traffic when the engines and the gateway are. Down goes traffic
-and the worker first, so that a running experiment is handed over before its gateway goes.
+Temporal listens (most of its start is loading code, and Temporal's set-up fits into that); traffic
+when everything else is ready. Down goes traffic and the worker first, so that a running experiment
+is handed over before its gateway goes.
 
 It does not judge what it runs, and it holds nothing that a crash of its own could lose: the guards
 (`api.stack.reaper`) end every process when this one dies, and a lapsed lease ends every fault. The
@@ -112,6 +113,11 @@ class LocalStack:
             processes=tuple(member.snapshot() for member in self._members.values()),
             events_log=self.events_log,
         )
+
+    @property
+    def is_owner(self) -> bool:
+        """Tell whether this stack has its state directory, and so anything to take down."""
+        return self._lock is not None
 
     async def up(self) -> None:
         """Start everything and wait until a token came through the gateway.
@@ -251,7 +257,7 @@ class LocalStack:
                 await readiness.temporal_ready(plan.temporal_address)
             elif name == "gateway":
                 await readiness.answers_get(plan.gateway_url, "/healthz")
-                if process is not None and self._members[name].restarts:
+                if self._members[name].has_been_ready:
                     await self._say_dropped()
             elif name == "worker":
                 await readiness.says(process, "worker ready")
@@ -264,18 +270,18 @@ class LocalStack:
 
     async def _start_in_order(self) -> None:
         """Start each process once those it needs are ready; the first failure wins."""
-        needs = {
-            "worker": ["temporal", "gateway"],
-            "traffic": ["gateway", *(n for n in self._members if n.startswith("engine-"))],
-        }
         started: dict[str, asyncio.Task[None]] = {}
 
         async def begin(name: str) -> None:
-            for other in needs.get(name, []):
-                await asyncio.shield(started[other])
+            if name == "worker":
+                await readiness.port_opens(self._plan().ports["temporal"])
+            if name == "traffic":
+                for other, task in started.items():
+                    if other != name:
+                        await asyncio.shield(task)
             await self._members[name].start()
 
-        for name in self._members:  # each stands after those it needs
+        for name in self._members:
             started[name] = asyncio.create_task(begin(name), name=f"start {name}")
         try:
             await asyncio.gather(*started.values())

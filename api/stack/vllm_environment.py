@@ -1,7 +1,8 @@
 """Where the real engine's own environment is, and how it gets there.
 
-`deploy/vllm/install.sh` owns the recipe and names its folder by a digest of itself; running it costs
-nothing when the environment is there. To *look* without installing (`burnproof doctor`), the digest
+`deploy/vllm/install.sh` owns the recipe and names its folder by a digest of itself; running it
+costs nothing when the environment is there. To *look* without installing (`burnproof doctor`), the
+digest
 is computed here in the same way; a test holds the two together.
 """
 
@@ -47,7 +48,7 @@ def vllm_home(digest: str) -> Path:
 
 
 def recipe_digest() -> str | None:
-    """Return the digest that install.sh computes of itself, its requirements and Python's version."""
+    """Return the digest of install.sh, its requirements and Python's version, as it computes it."""
     python = shutil.which(os.environ.get("PYTHON") or "python3")
     if python is None or not INSTALL.exists():
         return None
@@ -70,7 +71,6 @@ async def install_vllm(log_dir: Path, tag: str, events: EventLog) -> Path:
             "work from a checkout, or use --engine simulated"
         )
     log = log_dir / f"{NAME}.log"
-    log_dir.mkdir(parents=True, exist_ok=True)
     guard = reaper.guarded_argv(["bash", str(INSTALL)], f"{tag}/{NAME}", grace_s=_GRACE_SECONDS)
     process = await asyncio.create_subprocess_exec(
         *guard,
