@@ -64,7 +64,14 @@ if ! is_installed; then
     say "3/4 vLLM and what it needs"
     pip_install -r "$requirements" || fail "see $log"
     say "4/4 trying it"
-    "$venv/bin/python" -c 'import torch; assert torch.version.cuda is None; import vllm.entrypoints.openai.api_server' \
+    # vLLM looks at a model's class in a process of its own and remembers the answer: the first start is
+    # spared that.
+    "$venv/bin/python" -c '
+import torch
+assert torch.version.cuda is None
+import vllm.entrypoints.openai.api_server
+from vllm.model_executor.models.registry import ModelRegistry
+ModelRegistry.models["LlamaForCausalLM"].inspect_model_cls()' \
         >>"$log" 2>&1 || fail "the new environment cannot import vLLM (log: $log)"
     printf '%s' "$digest" >"$stamp.part"
     mv "$stamp.part" "$stamp"
