@@ -7,7 +7,7 @@ kind of work has slots of its own; more load means more processes of this kind.
 import asyncio
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,10 +17,11 @@ import structlog
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.worker import Worker, WorkerDeploymentConfig
+from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
 from activities.admit import Admission
 from activities.conclude import Conclusion
+from activities.errors import ErrorTranslation
 from activities.inject import Injection
 from activities.lease import Leases
 from activities.liveness import TemporalRuns
@@ -92,10 +93,16 @@ class Crew:
         self.undo: list[Activity] = [leases.withdraw, remedies.revert]
 
 
-def build_workers(client: Client, crew: Crew, settings: WorkerSettings) -> list[Worker]:
+def build_workers(
+    client: Client,
+    crew: Crew,
+    settings: WorkerSettings,
+    interceptors: Sequence[Interceptor] = (),
+) -> list[Worker]:
     """Return one worker a task queue."""
     graceful = timedelta(seconds=settings.graceful_seconds)
     versioning = _versioning(settings)
+    translate = [ErrorTranslation(), *interceptors]
     # Heartbeats, and so cancels, are otherwise held back for most of the heartbeat time-out.
     prompt = timedelta(seconds=1)
     return [
@@ -103,6 +110,7 @@ def build_workers(client: Client, crew: Crew, settings: WorkerSettings) -> list[
             client,
             task_queue=queues.MAIN,
             workflows=WORKFLOWS,
+            interceptors=translate,
             activities=crew.main,
             graceful_shutdown_timeout=graceful,
             deployment_config=versioning,
@@ -110,6 +118,7 @@ def build_workers(client: Client, crew: Crew, settings: WorkerSettings) -> list[
         Worker(
             client,
             task_queue=queues.HOLD,
+            interceptors=translate,
             activities=crew.hold,
             max_concurrent_activities=settings.observers,
             max_heartbeat_throttle_interval=prompt,
@@ -119,6 +128,7 @@ def build_workers(client: Client, crew: Crew, settings: WorkerSettings) -> list[
         Worker(
             client,
             task_queue=queues.OBSERVE,
+            interceptors=translate,
             activities=crew.observe,
             max_concurrent_activities=settings.observers,
             max_heartbeat_throttle_interval=prompt,
@@ -128,6 +138,7 @@ def build_workers(client: Client, crew: Crew, settings: WorkerSettings) -> list[
         Worker(
             client,
             task_queue=queues.UNDO,
+            interceptors=translate,
             activities=crew.undo,
             max_heartbeat_throttle_interval=prompt,
             graceful_shutdown_timeout=graceful,

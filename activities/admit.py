@@ -6,12 +6,13 @@ been checked against it. The hard part is the dead owner: a hold outlives its ru
 refusing, the sweep is asked to prove the target clean and free it.
 """
 
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, FiniteFloat
 from temporalio import activity
 
-from activities.errors import fatal, of_target
+from activities.errors import fatal
 from activities.ports import AuditLog, GatewayControl, Holds, Now
 from activities.sweep import Sweeper
 from audit.errors import HoldRefused
@@ -23,7 +24,6 @@ from faults.resolve import RouteFacts, resolve_arms, resolve_target
 from remediation.policy import RemediationPolicy, parse_policy
 from slo.errors import SpecError, SpecErrors
 from slo.objective import Objective
-from targets.errors import TargetError
 from targets.refs import RouteRef
 
 
@@ -90,6 +90,23 @@ def route_facts(route: dict[str, Any]) -> RouteFacts:
     )
 
 
+async def open_record(
+    audit: AuditLog, run_id: str, workflow_id: str, parsed: ParsedExperiment, at: datetime
+) -> None:
+    """Open the run's record; a repeat changes nothing."""
+    metadata = parsed.spec.metadata
+    await audit.open_run(
+        run_id,
+        workflow_id,
+        metadata.name,
+        "FaultExperiment",
+        parsed.model_dump(mode="json"),
+        requested_by=metadata.requested_by or "unknown",
+        trigger=metadata.trigger or "ui",
+        at=at,
+    )
+
+
 class Admission:
     """Parse and admit."""
 
@@ -124,26 +141,14 @@ class Admission:
                 or a retryable target error.
         """
         spec = input.parsed.spec
-        await self._audit.open_run(
-            input.run_id,
-            input.workflow_id,
-            spec.metadata.name,
-            "FaultExperiment",
-            input.parsed.model_dump(mode="json"),
-            requested_by=spec.metadata.requested_by or "",
-            trigger=spec.metadata.trigger or "",
-            at=self._now(),
-        )
+        await open_record(self._audit, input.run_id, input.workflow_id, input.parsed, self._now())
         stop = await self._holds.stop_state()
         if stop.stopped:
             raise fatal(
                 "Stopped", f"a global stop is in force ({stop.reason}): `burnproof release`"
             )
-        try:
-            routes = await self._gateway.routes()
-            state = await self._gateway.state()
-        except TargetError as error:
-            raise of_target(error) from error
+        routes = await self._gateway.routes()
+        state = await self._gateway.state()
         if state.get("stopped"):
             raise fatal("Stopped", "the gateway is stopped: `burnproof release` frees it")
         try:

@@ -8,6 +8,7 @@ its whole input so that it can be replayed.
 from pydantic import BaseModel
 from temporalio import activity
 
+from activities.admit import ParsedExperiment, open_record
 from activities.lease import RemovalProof
 from activities.ports import AuditLog, Holds, Now
 from faults.outcome import OutcomeInput, OutcomeReport, decide_outcome
@@ -33,6 +34,8 @@ class ConcludeInput(BaseModel, frozen=True):
     """Everything that the outcome rests on."""
 
     run_id: str
+    workflow_id: str
+    parsed: ParsedExperiment
     decision: OutcomeInput
 
 
@@ -76,6 +79,7 @@ class Conclusion:
             "result": report.model_dump(mode="json"),
         }
         now = self._now()
+        await open_record(self._audit, input.run_id, input.workflow_id, input.parsed, now)
         stored = await self._audit.append(
             input.run_id, "decision:outcome", "decision", payload, now
         )

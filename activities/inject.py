@@ -10,9 +10,7 @@ from typing import Any
 from pydantic import BaseModel, FiniteFloat
 from temporalio import activity
 
-from activities.errors import of_target
 from activities.ports import AuditLog, GatewayControl, Now
-from targets.errors import TargetError
 
 
 class SplitSpec(BaseModel, frozen=True):
@@ -78,15 +76,12 @@ class Injection:
         await self._audit.append(
             input.run_id, "inject:intended", "inject_intended", intention, self._now()
         )
-        try:
-            split = await self._gateway.attach(
-                input.lease_id, SPLIT_ITEM, "split", input.split.model_dump(mode="json")
-            )
-            fault = await self._gateway.attach(
-                input.lease_id, FAULT_ITEM, "fault", input.fault.model_dump(mode="json")
-            )
-        except TargetError as error:
-            raise of_target(error) from error
+        split = await self._gateway.attach(
+            input.lease_id, SPLIT_ITEM, "split", input.split.model_dump(mode="json")
+        )
+        fault = await self._gateway.attach(
+            input.lease_id, FAULT_ITEM, "fault", input.fault.model_dump(mode="json")
+        )
         receipt = {"split": split, "fault": fault}
         await self._audit.append(input.run_id, "injected", "injected", receipt, self._now())
         return InjectResult(at=float(fault["at"]), first=bool(fault["first"]), receipt=receipt)

@@ -15,7 +15,7 @@ import structlog
 from pydantic import BaseModel, FiniteFloat
 from temporalio import activity
 
-from activities.errors import of_target, passing
+from activities.errors import passing
 from activities.ports import Answer, AuditLog, GatewayControl, Holds, Json, Now, Runs, Sleep
 from targets.errors import TargetError, TargetNotFound, TargetRejected
 
@@ -116,13 +116,10 @@ class Leases:
         Raises:
             ApplicationError: `TargetRejected` (never retried) or a retryable target error.
         """
-        try:
-            seen = await self._gateway.open_lease(
-                input.lease_id, input.run_id, input.route, input.seconds
-            )
-            state = await self._gateway.state()
-        except TargetError as error:
-            raise of_target(error) from error
+        seen = await self._gateway.open_lease(
+            input.lease_id, input.run_id, input.route, input.seconds
+        )
+        state = await self._gateway.state()
         await self._audit.append(input.run_id, "lease", "lease_opened", seen, self._now())
         return OpenLeaseResult(state=str(seen["state"]), now=float(state["now"]))
 

@@ -11,12 +11,11 @@ import asyncio
 from pydantic import BaseModel, FiniteFloat
 from temporalio import activity
 
-from activities.errors import fatal, of_target
+from activities.errors import fatal
 from activities.ports import AuditLog, GatewayControl, Now, RecordSource, Sleep
 from faults.experiment import ExperimentSpec
 from faults.feasibility import ExpectedPlan, expected_plan
 from slo.records import Page
-from targets.errors import TargetError
 
 RATE_WINDOW_SECONDS = 30.0
 PROBE_SEEN_SECONDS = 3.0
@@ -67,14 +66,11 @@ class Preflight:
             ApplicationError: `TargetHung` (a replica gives no token in time), `NotMeasurable` (the
                 probe is not in the journal); both never retried. Target errors otherwise.
         """
-        try:
-            began = float((await self._gateway.state())["now"])
-            probes = await self._probe_all(input)
-            await self._see_probes(input, began)
-            rate = await self._rate(input.route)
-            routes = await self._gateway.routes()
-        except TargetError as error:
-            raise of_target(error) from error
+        began = float((await self._gateway.state())["now"])
+        probes = await self._probe_all(input)
+        await self._see_probes(input, began)
+        rate = await self._rate(input.route)
+        routes = await self._gateway.routes()
         route = next(found for found in routes if found["name"] == input.route)
         result = PreflightResult(
             probe_seconds=probes,

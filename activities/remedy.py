@@ -7,7 +7,7 @@ stays on the old setting, which is what the remedy is judged against.
 from pydantic import BaseModel, FiniteFloat
 from temporalio import activity
 
-from activities.errors import of_target, passing
+from activities.errors import passing
 from activities.ports import AuditLog, GatewayControl, Json, Now
 from remediation.actions import Action
 from remediation.plan import Plan, PlanInput, plan
@@ -78,10 +78,7 @@ class Remedies:
         await self._audit.append(
             input.run_id, f"{key}:intended", "remedy_intended", spec, self._now()
         )
-        try:
-            receipt = await self._gateway.attach(input.lease_id, input.item_id, "breaker", spec)
-        except TargetError as error:
-            raise of_target(error) from error
+        receipt = await self._gateway.attach(input.lease_id, input.item_id, "breaker", spec)
         await self._audit.append(input.run_id, key, "remedy_applied", receipt, self._now())
         return ApplyRemedyResult(at=float(receipt["at"]), receipt=receipt)
 

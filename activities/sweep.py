@@ -11,10 +11,8 @@ import structlog
 from pydantic import BaseModel
 from temporalio import activity
 
-from activities.errors import of_target
 from activities.ports import AuditLog, GatewayControl, Holds, Now, Runs
 from audit.records import Hold, HoldState
-from targets.errors import TargetError
 
 log = structlog.get_logger()
 
@@ -56,16 +54,13 @@ class Sweeper:
         Raises:
             ApplicationError: a retryable target error when the gateway cannot be asked.
         """
-        try:
-            closed = await self._close_orphans()
-            freed: list[str] = []
-            left: list[str] = []
-            for hold in await self._holds.list_holds():
-                if hold.state is not HoldState.HELD or hold.run_id is None:
-                    continue
-                (freed if await self.free(hold) else left).append(str(hold.target))
-        except TargetError as error:
-            raise of_target(error) from error
+        closed = await self._close_orphans()
+        freed: list[str] = []
+        left: list[str] = []
+        for hold in await self._holds.list_holds():
+            if hold.state is not HoldState.HELD or hold.run_id is None:
+                continue
+            (freed if await self.free(hold) else left).append(str(hold.target))
         return SweepResult(freed=tuple(freed), closed_leases=tuple(closed), left=tuple(left))
 
     async def free(self, hold: Hold) -> bool:

@@ -312,7 +312,7 @@ class FaultExperiment:
         """Settle the hold by proof, decide, record. Runs to its end whatever cancels come."""
         self._enter(Phase.RECORDING)
         facts = self._facts
-        if not facts.admission_tried:
+        if facts.parsed is None or not facts.admission_tried:
             return FaultExperimentResult(
                 run_id=self._run_id, outcome="CONFIGURATION", exit_code=3, reasons=(facts.failure,)
             )
@@ -329,7 +329,12 @@ class FaultExperiment:
         )
         report: OutcomeReport = await workflow.execute_activity(
             "conclude",
-            ConcludeInput(run_id=self._run_id, decision=endings.outcome_input(facts, failed)),
+            ConcludeInput(
+                run_id=self._run_id,
+                workflow_id=workflow.info().workflow_id,
+                parsed=facts.parsed,
+                decision=endings.outcome_input(facts, failed),
+            ),
             result_type=OutcomeReport,
             **policies.RECORD,
         )
