@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, FiniteFloat
 from faults.catalog import BlastClass, StreamStallFault, template_info
 from faults.durations import format_duration
 from faults.experiment import ExperimentSpec
-from faults.feasibility import ExpectedPlan, expected_plan
+from faults.feasibility import LEAST_RATE, ExpectedPlan, expected_plan
 from faults.parse import objectives
 from slo.errors import SpecErrors
 from slo.objective import Objective
@@ -95,6 +95,8 @@ class AdmitReport(BaseModel, frozen=True):
 
 def admit(given: AdmitInput) -> AdmitReport:
     """Return whether the experiment may run here; any problem forbids it."""
+    if given.rate is not None and given.rate < LEAST_RATE:
+        given = given.model_copy(update={"rate": None})
     spec = given.spec
     plan = expected_plan(spec, given.rate, given.bad_ratio, given.requests_per_unit)
     findings = [*_radius(given), *_replicas(given), *_lengths(given)]

@@ -38,7 +38,7 @@ _LATENCY_UNITS: Final = {"p50": 657, "p90": 1204, "p95": 1204, "p98": 3439, "p99
 Source: ours, 2026-11, simulated: p50 × 1.25, p95, p98 and p99 × 1.875; p90 is taken as p95.
 """
 
-_LEAST_RATE: Final = 1e-6
+LEAST_RATE: Final = 1e-6
 """Requests per second below which there is no traffic. Source: ours: one request in 11 days."""
 
 
@@ -121,7 +121,7 @@ def expected_plan(
     limited_by = max(counts, key=lambda name: counts[name])
     total = math.ceil(counts[limited_by])
     p90_total = math.ceil(counts[limited_by] * _P90_OVER_MEDIAN)
-    known = rate is not None and rate >= _LEAST_RATE
+    known = rate is not None and rate >= LEAST_RATE
     pace = max(1.0, requests_per_unit) / rate if known and rate else None
     seconds = None if pace is None else total * pace
     return ExpectedPlan(

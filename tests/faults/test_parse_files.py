@@ -140,7 +140,7 @@ BROKEN = {
     ),
     "a huge file": ("a: " + "x" * 1_000_001, "at most 1,000,000"),
     "a control character": ("a: \x00", "not valid YAML"),
-    "brackets without end": ("[" * 20_000, "not valid YAML"),
+    "brackets without end": ("[\n" * 20_000, "not valid YAML"),
 }
 
 
