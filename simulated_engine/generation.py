@@ -17,8 +17,10 @@ from simulated_engine.options import EngineOptions
 from simulated_engine.requests import CompletionRequest
 from simulated_engine.scheduler import Scheduler, Sequence, State
 
-_SHORTEST_SLEEP_SECONDS = 0.0004
-"""Waits below this are skipped: the event loop's timers have a resolution of 1 ms."""
+_SHORTEST_SLEEP_SECONDS = 0.0005
+"""Waits up to this are skipped.
+
+Source: libuv timers count whole milliseconds; uvloop rounds half of one down to 0 and spins."""
 
 
 class Pace:
@@ -80,6 +82,13 @@ class Generation:
                 break
         self._count(metrics)
         self._due += self._pace.next()
+
+    def is_due(self) -> bool:
+        """Say whether the next token would come without a wait."""
+        return (
+            self._sequence.state is State.RUNNING
+            and self._due - time.monotonic() <= _SHORTEST_SLEEP_SECONDS
+        )
 
     def end(self, metrics: Metrics, finished: bool) -> None:
         """Leave the engine; only a finished answer enters the per-request series."""

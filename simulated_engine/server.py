@@ -25,6 +25,9 @@ from simulated_engine.wire import DONE, StreamShape, compact, whole_answer
 
 _MAX_BODY_BYTES = 64 * 2**20
 
+_CLIENT_GONE = 499
+"""Status counted when the client has left. Source: nginx's code for it."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -72,6 +75,9 @@ class Engine:
             response = web.Response(
                 status=refusal.status, body=refusal.body(), content_type="application/json"
             )
+        except ConnectionResetError:
+            # The client went away between two writes; nobody is there to read this answer.
+            response = web.Response(status=_CLIENT_GONE)
         except web.HTTPNotFound:
             response = _json({"detail": "Not Found"}, status=404)
         except web.HTTPMethodNotAllowed:
@@ -190,18 +196,22 @@ class Engine:
         response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
         await response.prepare(http)
         start = voice.start(request.prompt)
+        # The engine's first output makes both the role chunk and the first token.
+        pending = shape.role()
         for i in range(written):
+            if not generation.is_due() and i:
+                await response.write(pending)
+                pending = b""
             await generation.token(self._metrics)
             last = generation.finish_reason if i == length - 1 else None
-            chunk = shape.token(voice.encoded(start, i), last)
-            # The engine's first output makes both the role chunk and the first token.
-            await response.write(chunk if i else shape.role() + chunk)
+            pending += shape.token(voice.encoded(start, i), last)
         if fails:
             error = internal_error("EngineCore encountered an issue (injected in the stream)")
-            await response.write(b"data: " + error.body() + b"\n\n" + DONE)
+            pending += b"data: " + error.body() + b"\n\n" + DONE
         elif not cut:
             tail = shape.usage(request.prompt_tokens, length) if request.include_usage else b""
-            await response.write(tail + DONE)
+            pending += tail + DONE
+        await response.write(pending)
         return response, not fails and not cut
 
 

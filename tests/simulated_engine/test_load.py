@@ -1,4 +1,5 @@
 import asyncio
+import json
 import time
 from dataclasses import replace
 from statistics import mean
@@ -106,6 +107,21 @@ async def test_a_client_that_leaves_frees_its_slot_and_leaves_no_trace_in_the_se
         assert await metric(session, url, aborted) == 0
         assert await metric(session, url, "vllm:e2e_request_latency_seconds_count") == 1
         assert await metric(session, url, "vllm:time_to_first_token_seconds_count") == 2
+
+
+async def test_clients_that_reset_at_once_cause_no_error_in_the_log(caplog):
+    body = json.dumps(chat(stream=True)).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    async with serving(replace(FAST, ttft_seconds=0.0)) as (url, session):
+        for _ in range(60):
+            _, writer = await asyncio.open_connection("127.0.0.1", int(url.rsplit(":", 1)[1]))
+            writer.write(head.encode() + body)
+            await writer.drain()
+            writer.transport.abort()
+        assert (await ask(session, url))["usage"]["completion_tokens"] == 4
+        while await metric(session, url, "vllm:num_requests_running"):
+            await asyncio.sleep(0.01)
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_jitter_keeps_the_mean_and_the_seed_decides_the_draws():
