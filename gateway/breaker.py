@@ -44,27 +44,41 @@ def tail_at_least(bad: int, total: int, ratio: float) -> float:
     """Return P(X >= bad) for X ~ Binomial(total, ratio), ratio in (0, 1)."""
     if bad <= 0:
         return 1.0
-    return min(1.0, _mass(bad, total, total, ratio))
+    if bad <= total * ratio:  # the other tail is the short one
+        return 1.0 - tail_at_most(bad - 1, total, ratio)
+    odds = ratio / (1.0 - ratio)
+    term = whole = _mass(bad, total, ratio)
+    for k in range(bad, total):
+        term *= odds * (total - k) / (k + 1)
+        whole += term
+        if term < whole * _NEGLIGIBLE:
+            break
+    return min(1.0, whole)
 
 
 def tail_at_most(bad: int, total: int, ratio: float) -> float:
     """Return P(X <= bad) for X ~ Binomial(total, ratio), ratio in (0, 1)."""
-    return min(1.0, _mass(0, bad, total, ratio))
+    if bad >= total:
+        return 1.0
+    if bad > total * ratio:
+        return 1.0 - tail_at_least(bad + 1, total, ratio)
+    odds = (1.0 - ratio) / ratio
+    term = whole = _mass(bad, total, ratio)
+    for k in range(bad, 0, -1):
+        term *= odds * k / (total - k + 1)
+        whole += term
+        if term < whole * _NEGLIGIBLE:
+            break
+    return min(1.0, whole)
 
 
-def _mass(first: int, last: int, total: int, ratio: float) -> float:
-    log_p, log_q = math.log(ratio), math.log1p(-ratio)
-    whole = math.lgamma(total + 1)
-    return math.fsum(
-        math.exp(
-            whole
-            - math.lgamma(k + 1)
-            - math.lgamma(total - k + 1)
-            + k * log_p
-            + (total - k) * log_q
-        )
-        for k in range(first, last + 1)
-    )
+_NEGLIGIBLE = 1e-17
+
+
+def _mass(k: int, total: int, ratio: float) -> float:
+    """Return P(X = k)."""
+    ways = math.lgamma(total + 1) - math.lgamma(k + 1) - math.lgamma(total - k + 1)
+    return math.exp(ways + k * math.log(ratio) + (total - k) * math.log1p(-ratio))
 
 
 @dataclass(slots=True)

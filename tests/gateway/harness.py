@@ -216,9 +216,7 @@ class Gate:
         return await self.ok("POST", "/leases", body)
 
     async def put(self, item: str, kind: str, spec: dict[str, Any], lease: str = "L") -> Any:
-        return await self.ok(
-            "PUT", f"/leases/{lease}/items/{item}", {"kind": kind, "spec": spec}
-        )
+        return await self.ok("PUT", f"/leases/{lease}/items/{item}", {"kind": kind, "spec": spec})
 
     async def fault(self, template: str, parameters: dict[str, Any], **more: Any) -> Any:
         """Put a fault `F` on every replica."""

@@ -88,7 +88,9 @@ async def test_a_stream_that_just_stops_is_truncated(tmp_path: Path, clean: bool
     assert record.tokens == 1
 
 
-@pytest.mark.parametrize("end", [(FINISH,), (DONE,), (FINISH, DONE)], ids=["finish", "done", "both"])
+@pytest.mark.parametrize(
+    "end", [(FINISH,), (DONE,), (FINISH, DONE)], ids=["finish", "done", "both"]
+)
 async def test_a_stream_with_a_finish_reason_or_a_done_is_whole(tmp_path: Path, end):
     async with Stub(streams(token("a"), *end)) as stub, Gate(tmp_path, {"a": stub.url}) as gate:
         await gate.chat()

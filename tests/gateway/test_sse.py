@@ -66,7 +66,13 @@ def test_the_silence_before_an_early_end_counts():
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [({"code": 500}, 500), ({"code": "503"}, 503), ({"code": "x"}, 0), ("text", 0), ({"code": None}, 0)],
+    [
+        ({"code": 500}, 500),
+        ({"code": "503"}, 503),
+        ({"code": "x"}, 0),
+        ("text", 0),
+        ({"code": None}, 0),
+    ],
 )
 def test_the_code_of_an_error_object_is_read(error, code: int):
     facts = read(b"data: " + json.dumps({"error": error}).encode() + b"\n\n").facts
@@ -87,13 +93,15 @@ def test_no_bytes_make_the_reader_raise(chunks: list[bytes]):
 
 ODD = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(
-            ["choices", "delta", "content", "usage", "error", "tool_calls", "function", "index"]
-        ),
-        inner,
-        max_size=4,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["choices", "delta", "content", "usage", "error", "tool_calls", "function", "index"]
+            ),
+            inner,
+            max_size=4,
+        )
     ),
     max_leaves=15,
 )
