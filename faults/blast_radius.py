@@ -223,6 +223,13 @@ def _recovery(given: AdmitInput, objective: Objective) -> Iterator[Finding]:
 
 
 def _signals(spec: ExperimentSpec, promised: tuple[Objective, ...]) -> Iterator[Finding]:
+    for objective in promised:
+        if objective.objective_ratio < 0.5:
+            message = (
+                f"{objective.name} is met while {1 - objective.objective_ratio:.3g} of the requests "
+                f"are bad: is {objective.objective_ratio:g} an error ratio? A target is the good ones"
+            )
+            yield _warning("lenient_objective", "slos", message)
     if isinstance(spec.fault, StreamStallFault):
         stall = spec.fault.parameters.stall
         gaps = [o.indicator.max_gap_seconds for o in promised]

@@ -19,8 +19,13 @@ MAX_MESSAGE_CHARS = 300
 
 
 def one_line(text: str) -> str:
-    """Return the text on one line, cut at `MAX_MESSAGE_CHARS`."""
-    flat = " ".join(text.split())
+    """Return the text on one printable line, cut at `MAX_MESSAGE_CHARS`.
+
+    A document may hold anything, and what is said of it goes to terminals, logs and JSON: line
+    ends, escape sequences and lone surrogates do not pass.
+    """
+    words = " ".join(text.split())
+    flat = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in words)
     return flat if len(flat) <= MAX_MESSAGE_CHARS else flat[: MAX_MESSAGE_CHARS - 1] + "…"
 
 
@@ -59,7 +64,7 @@ class SpecError(ValueError):
 
     def __str__(self) -> str:
         where = f"line {self.line}: " if self.line is not None else ""
-        what = f"{self.path}: {self.message}" if self.path else self.message
+        what = f"{one_line(self.path)}: {self.message}" if self.path else self.message
         hint = f' (did you mean "{one_line(self.suggestion)}"?)' if self.suggestion else ""
         return f"{where}{what}{hint}"
 

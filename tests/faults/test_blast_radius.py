@@ -72,7 +72,15 @@ def test_a_guard_that_cannot_fire_is_told_with_the_figure_and_the_largest_rate()
     assert "below 66.67" in line
 
 
+# C48: a threshold copied from the wrong ratio makes a gate that hardly anything fails.
+LENIENT = document()["slos"][0]
+LENIENT["spec"]["objectives"] = [{"target": 0.05}]
+
 WARNED = {
+    "an objective that most bad requests still meet": (
+        asked({"slos": [LENIENT], "guard": {"abort_burn_rate": 1}}),
+        "lenient_objective",
+    ),
     "no traffic is known": (asked(rate=None), "no_traffic"),
     "no traffic at all": (asked(rate=0.0), "no_traffic"),
     "too little traffic for a verdict": (asked(rate=3.0), "too_little_traffic"),

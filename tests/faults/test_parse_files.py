@@ -322,3 +322,9 @@ def test_any_text_is_a_value_or_one_line(text):
 def test_an_error_can_be_carried_and_said_again():
     error = SpecError("a.b", "is wrong\nhere", "c", 3).under("x[0]")
     assert str(error) == 'line 3: x[0].a.b: is wrong here (did you mean "c"?)'
+
+
+def test_what_is_said_of_a_document_cannot_command_a_terminal_or_break_a_record():
+    line = str(SpecError("a\nb\x1b[2J", "is \x00 wrong \ud800", "c\u2028d"))
+    assert line.isprintable()
+    assert line.encode("utf-8")
