@@ -225,10 +225,9 @@ def _recovery(given: AdmitInput, objective: Objective) -> Iterator[Finding]:
 def _signals(spec: ExperimentSpec, promised: tuple[Objective, ...]) -> Iterator[Finding]:
     for objective in promised:
         if objective.objective_ratio < 0.5:
-            message = (
-                f"{objective.name} is met while {1 - objective.objective_ratio:.3g} of the requests "
-                f"are bad: is {objective.objective_ratio:g} an error ratio? A target is the good ones"
-            )
+            bad = f"{1 - objective.objective_ratio:.3g} of all requests are bad"
+            hint = "a target is the share of good ones, not of errors"
+            message = f"{objective.name} is still met when {bad}: {hint}"
             yield _warning("lenient_objective", "slos", message)
     if isinstance(spec.fault, StreamStallFault):
         stall = spec.fault.parameters.stall
