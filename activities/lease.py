@@ -8,7 +8,7 @@ saw is its result, and is written down when that is possible.
 """
 
 import asyncio
-import time
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -16,13 +16,15 @@ from pydantic import BaseModel, FiniteFloat
 from temporalio import activity
 
 from activities.errors import passing
+from activities.heartbeats import heartbeats
 from activities.ports import Answer, AuditLog, GatewayControl, Holds, Json, Now, Runs, Sleep
 from targets.errors import TargetError, TargetNotFound, TargetRejected
 
 # Source: design: a run that stays silent for 10 s gets no more renewals.
 SILENCE_LIMIT_SECONDS = 10.0
 ANSWER_SECONDS = 3.0
-BEAT_SECONDS = 1.0
+# Source: ours, 2026-12: a database that hangs must not eat into a lease of 20 s, nor into undo.
+AUDIT_SECONDS = 3.0
 # Source: ours, 2026-12: the longest stall a template allows (60 s) ends at removal, not by waiting.
 DRAIN_SECONDS = 20.0
 PROBE_SECONDS = 5.0
@@ -89,6 +91,13 @@ class RemovalProof(BaseModel, frozen=True):
         return self.lease_state != "open" and not self.still_touching and not self.active_items
 
 
+@dataclass
+class Renewals:
+    """How often a lease was renewed so far."""
+
+    count: int = 0
+
+
 class Leases:
     """Open, hold and withdraw."""
 
@@ -129,44 +138,40 @@ class Leases:
         info = activity.info()
         workflow_id, workflow_run_id = info.workflow_id, info.workflow_run_id
         assert workflow_id is not None and workflow_run_id is not None, "called by a workflow"
-        renewals = 0
-        last_answer = time.monotonic()
-        while True:
-            answer = await self._runs.answers(workflow_id, workflow_run_id, ANSWER_SECONDS)
-            if answer is Answer.CLOSED:
-                return HoldFaultResult(ended="run_closed", renewals=renewals)
-            if answer is Answer.ALIVE:
-                last_answer = time.monotonic()
-            elif time.monotonic() - last_answer > SILENCE_LIMIT_SECONDS:
-                log.warning("run is silent, letting its lease lapse", run=input.run_id)
-                return HoldFaultResult(ended="run_silent", renewals=renewals)
-            ended = await self._renew(input)
-            if ended:
-                return HoldFaultResult(ended=ended, renewals=renewals)
-            renewals += 1
-            await self._beat(input.renew_seconds, renewals)
+        renewals = Renewals()
+        async with heartbeats(lambda: renewals.count):
+            ended = await self._hold(input, (workflow_id, workflow_run_id), renewals)
+        return HoldFaultResult(ended=ended, renewals=renewals.count)
 
-    async def _renew(self, input: HoldFaultInput) -> str:
-        """Renew once; return why the lease is gone, or an empty text."""
+    async def _hold(self, input: HoldFaultInput, run: tuple[str, str], renewals: Renewals) -> str:
+        clock = asyncio.get_running_loop().time
+        last_answer = clock()
+        while True:
+            answer = await self._runs.answers(*run, ANSWER_SECONDS)
+            if answer is Answer.CLOSED:
+                return "run_closed"
+            if answer is Answer.ALIVE:
+                last_answer = clock()
+            elif clock() - last_answer > SILENCE_LIMIT_SECONDS:
+                log.warning("run is silent, letting its lease lapse", run=input.run_id)
+                return "run_silent"
+            try:
+                await self._gateway.renew_lease(input.lease_id, input.seconds)
+                renewals.count += 1
+            except (TargetRejected, TargetNotFound) as gone:
+                return gone.code or "lease_closed"
+            except TargetError as error:
+                log.warning("lease not renewed", run=input.run_id, error=str(error))
+            else:
+                await self._renew_hold(input)
+            await self._sleep(input.renew_seconds)
+
+    async def _renew_hold(self, input: HoldFaultInput) -> None:
         try:
-            await self._gateway.renew_lease(input.lease_id, input.seconds)
-        except (TargetRejected, TargetNotFound) as gone:
-            return gone.code or "lease_closed"
-        except TargetError as error:
-            log.warning("lease not renewed", run=input.run_id, error=str(error))
-            return ""
-        try:
-            await self._holds.renew_hold(input.hold, input.run_id, input.seconds, self._now())
+            async with asyncio.timeout(AUDIT_SECONDS):
+                await self._holds.renew_hold(input.hold, input.run_id, input.seconds, self._now())
         except Exception as error:  # the hold stays held when it cannot be renewed
             log.warning("hold not renewed", run=input.run_id, error=repr(error)[:200])
-        return ""
-
-    async def _beat(self, seconds: float, renewals: int) -> None:
-        left = seconds
-        while left > 0:
-            activity.heartbeat(renewals)
-            await self._sleep(min(BEAT_SECONDS, left))
-            left -= BEAT_SECONDS
 
     @activity.defn(name="withdraw")
     async def withdraw(self, input: WithdrawInput) -> RemovalProof:
@@ -176,33 +181,35 @@ class Leases:
             ApplicationError: `NotWithdrawn` while the proof is missing (retried).
         """
         try:
-            receipt = await self._gateway.close_lease(input.lease_id)
-            deadline = time.monotonic() + DRAIN_SECONDS
-            while receipt.get("still_touching") and time.monotonic() < deadline:
-                activity.heartbeat("draining")
-                await self._sleep(0.2)
-                receipt = await self._gateway.close_lease(input.lease_id)
-            probes = {}
-            for replica in input.replicas:
-                activity.heartbeat(f"probing {replica}")
-                seen = await self._gateway.probe(input.model, replica, PROBE_SECONDS)
-                probes[replica] = int(seen["status"])
-            active = await self._active_items(input.lease_id)
-            clock = float((await self._gateway.state())["now"])
+            async with heartbeats(lambda: "withdrawing"):
+                receipt, proof = await self._close(input)
         except TargetError as error:
             raise passing("NotWithdrawn", str(error)) from error
-        proof = RemovalProof(
-            at=clock,
+        if not proof.is_proven():
+            raise passing("NotWithdrawn", f"the gateway still shows the lease: {proof}")
+        await self._note(input.run_id, receipt, proof)
+        return proof
+
+    async def _close(self, input: WithdrawInput) -> tuple[Json, RemovalProof]:
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + DRAIN_SECONDS
+        receipt = await self._gateway.close_lease(input.lease_id)
+        while receipt.get("still_touching") and clock() < deadline:
+            await self._sleep(0.2)
+            receipt = await self._gateway.close_lease(input.lease_id)
+        probes = {}
+        for replica in input.replicas:
+            seen = await self._gateway.probe(input.model, replica, PROBE_SECONDS)
+            probes[replica] = int(seen["status"])
+        active = await self._active_items(input.lease_id)
+        return receipt, RemovalProof(
+            at=float((await self._gateway.state())["now"]),
             lease_state=str(receipt["state"]),
             still_touching=int(receipt.get("still_touching", 0)),
             active_items=active,
             probes=probes,
             lapsed_before=str(receipt["state"]) in {"lapsed", "dropped"},
         )
-        if not proof.is_proven():
-            raise passing("NotWithdrawn", f"the gateway still shows the lease: {proof}")
-        await self._note(input.run_id, receipt, proof)
-        return proof
 
     async def _active_items(self, lease_id: str) -> tuple[str, ...]:
         for lease in await self._gateway.open_leases():
@@ -213,6 +220,7 @@ class Leases:
     async def _note(self, run_id: str, receipt: Json, proof: RemovalProof) -> None:
         payload: dict[str, Any] = {"receipt": receipt, "proof": proof.model_dump(mode="json")}
         try:
-            await self._audit.append(run_id, "withdrawn", "withdrawn", payload, self._now())
+            async with asyncio.timeout(AUDIT_SECONDS):
+                await self._audit.append(run_id, "withdrawn", "withdrawn", payload, self._now())
         except Exception as error:  # withdrawal never depends on the audit database
             log.error("withdrawal not yet on the trail", run=run_id, error=repr(error)[:200])

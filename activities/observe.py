@@ -7,13 +7,15 @@ later one starts over. Pages are stored at least every ten seconds and always be
 """
 
 import asyncio
-import time
 from typing import Any
 
+import structlog
 from pydantic import BaseModel, FiniteFloat
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from activities.errors import fatal, passing
+from activities.heartbeats import heartbeats
 from activities.ports import AuditLog, Json, Now, RecordSource, Sleep
 from audit.errors import SegmentConflict
 from canary.config import ObserveConfig
@@ -26,6 +28,10 @@ SEGMENT_SECONDS = 10.0
 # Source: ours, 2026-12: a gateway restart takes under 2 s; longer silence is an outage of ours.
 GATEWAY_SILENCE_SECONDS = 30.0
 PAGE_RECORDS = 5000
+# Source: ours, 2026-12: a worker that is told to go has about a second to hand over.
+LAST_FLUSH_SECONDS = 1.0
+
+log = structlog.get_logger()
 
 
 class ObserveInput(BaseModel, frozen=True):
@@ -38,6 +44,11 @@ class ObserveInput(BaseModel, frozen=True):
     tail_seconds: FiniteFloat = 5.0
 
 
+def _clock() -> float:
+    """Return the loop's monotonic time in seconds: a test may let it fly."""
+    return asyncio.get_running_loop().time()
+
+
 class Evidence:
     """Pages of one stream: those stored, and those not yet."""
 
@@ -48,7 +59,7 @@ class Evidence:
         self._stream = input.stream
         self._now = now
         self._fresh: list[Json] = []
-        self._since = time.monotonic()
+        self._since = _clock()
         self._index = 0
 
     async def stored(self) -> list[Json]:
@@ -67,14 +78,25 @@ class Evidence:
         Raises:
             SegmentConflict: another attempt has stored this segment.
         """
-        if not self._fresh or (not now and time.monotonic() - self._since < SEGMENT_SECONDS):
+        if not self._fresh or (not now and _clock() - self._since < SEGMENT_SECONDS):
             return
         await self._audit.put_segment(
             self._run_id, self._stream, self._index, self._fresh, self._now()
         )
         self._index += 1
         self._fresh = []
-        self._since = time.monotonic()
+        self._since = _clock()
+
+    async def flush_last(self) -> None:
+        """Store what there is before this attempt ends early; never raise.
+
+        Nobody waits for it: the next attempt reads again what could not be stored.
+        """
+        try:
+            async with asyncio.timeout(LAST_FLUSH_SECONDS):
+                await self.flush(now=True)
+        except Exception as error:
+            log.warning("last pages not stored", run=self._run_id, error=repr(error)[:200])
 
 
 class Observation:
@@ -102,6 +124,7 @@ class Observation:
         Raises:
             ApplicationError: `GatewaySilent` after 30 s without an answer; `Superseded` when
                 another attempt took over (retried).
+            CancelledError: after storing the pages it has.
         """
         session = Session(input.config)
         evidence = Evidence(self._audit, input, self._now)
@@ -112,24 +135,27 @@ class Observation:
             cursor = page.next
             reason = session.feed(page)
         try:
-            while reason is None:
-                raw = await self._read(input, cursor)
-                page = Page.from_json(raw)
-                cursor = page.next
-                evidence.add(raw)
-                reason = session.feed(page)
-                activity.heartbeat(session.live())
-                await evidence.flush(now=reason is not None)
-                if reason is None and len(page.records) < PAGE_RECORDS:
-                    await self._sleep(self._poll_seconds)
+            async with heartbeats(session.live):
+                while reason is None:
+                    raw = await self._read(input, cursor)
+                    page = Page.from_json(raw)
+                    cursor = page.next
+                    evidence.add(raw)
+                    reason = session.feed(page)
+                    await evidence.flush(now=reason is not None)
+                    if reason is None and len(page.records) < PAGE_RECORDS:
+                        await self._sleep(self._poll_seconds)
         except SegmentConflict as conflict:
             raise passing("Superseded", str(conflict)) from conflict
+        except (asyncio.CancelledError, ApplicationError):
+            await evidence.flush_last()
+            raise
         report = session.report()
         await self._record(input, report)
         return report
 
     async def _read(self, input: ObserveInput, cursor: int | None) -> Json:
-        since = time.monotonic()
+        since = _clock()
         while True:
             try:
                 return await self._source.journal(
@@ -140,9 +166,8 @@ class Observation:
                     limit=PAGE_RECORDS,
                 )
             except TargetError as error:
-                if time.monotonic() - since > GATEWAY_SILENCE_SECONDS:
+                if _clock() - since > GATEWAY_SILENCE_SECONDS:
                     raise fatal("GatewaySilent", str(error)) from error
-                activity.heartbeat({"gateway": "silent"})
                 await self._sleep(self._poll_seconds)
 
     async def _record(self, input: ObserveInput, report: ObserveReport) -> None:
