@@ -20,11 +20,14 @@ FAST = EngineOptions(ttft_seconds=0.002, itl_seconds=0.0)
 
 @contextlib.asynccontextmanager
 async def serving(
-    options: EngineOptions = FAST,
+    options: EngineOptions = FAST, *, cancelling: bool = True
 ) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
     """Serve one engine on a free port; yields its address and a session."""
     runner = web.AppRunner(
-        Engine(options).app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1
+        Engine(options).app(),
+        access_log=None,
+        handler_cancellation=cancelling,
+        shutdown_timeout=0.1,
     )
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -109,18 +109,22 @@ async def test_a_client_that_leaves_frees_its_slot_and_leaves_no_trace_in_the_se
         assert await metric(session, url, "vllm:time_to_first_token_seconds_count") == 2
 
 
-async def test_clients_that_reset_at_once_cause_no_error_in_the_log(caplog):
+async def test_a_write_to_a_client_that_has_left_is_no_error_in_the_log(caplog):
     body = json.dumps(chat(stream=True)).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
-    async with serving(replace(FAST, ttft_seconds=0.0)) as (url, session):
-        for _ in range(60):
-            _, writer = await asyncio.open_connection("127.0.0.1", int(url.rsplit(":", 1)[1]))
-            writer.write(head.encode() + body)
-            await writer.drain()
-            writer.transport.abort()
-        assert (await ask(session, url))["usage"]["completion_tokens"] == 4
+    # Without cancellation the handler runs on and meets the closed connection for certain; with
+    # it that is a rare race.
+    options = replace(FAST, ttft_seconds=0.2)
+    async with serving(options, cancelling=False) as (url, session):
+        _, writer = await asyncio.open_connection("127.0.0.1", int(url.rsplit(":", 1)[1]))
+        writer.write(head.encode() + body)
+        while not await metric(session, url, "vllm:num_requests_running"):
+            await asyncio.sleep(0.005)
+        writer.transport.abort()
         while await metric(session, url, "vllm:num_requests_running"):
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.005)
+        assert await metric(session, url, "vllm:request_success_total") == 0
+        assert 'status="4xx"' in await (await session.get(f"{url}/metrics")).text()
     assert [record.getMessage() for record in caplog.records] == []
 
 
