@@ -74,13 +74,18 @@ class Database:
         """Close all pooled connections."""
         self.engine.dispose()
 
+    def _options(self, writer: bool) -> dict[str, Any]:
+        if self.is_sqlite:
+            return {_WRITER: writer}
+        return {"isolation_level": "READ COMMITTED" if writer else "REPEATABLE READ"}
+
     def _run(self, unit: Callable[[Connection], T], *, writer: bool) -> T:
         deadline = time.monotonic() + self._retry_seconds
         pause = 0.01
         while True:
             try:
                 with self.engine.connect() as raw:
-                    connection = raw.execution_options(**{_WRITER: writer})
+                    connection = raw.execution_options(**self._options(writer))
                     with connection.begin():
                         return unit(connection)
             except DBAPIError as error:
@@ -100,7 +105,7 @@ def is_retryable(error: DBAPIError) -> bool:
 
 def _make_engine(url: URL, busy_seconds: float) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+        return create_engine(url, pool_pre_ping=True)
     if not url.database or url.database == ":memory:" or "mode=memory" in str(url):
         raise AuditError("the audit store needs a file: a database in memory proves nothing later")
     engine = create_engine(url, connect_args={"check_same_thread": False})

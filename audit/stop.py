@@ -50,9 +50,9 @@ class StopSwitch(StorePart):
         return self._read(lambda c: _load(c)[0])
 
 
-def _load(connection: Connection) -> tuple[StopState, int]:
-    query = select(stop_flag).where(stop_flag.c.id == _ROW).with_for_update()
-    row = connection.execute(query).one_or_none()
+def _load(connection: Connection, *, locked: bool = False) -> tuple[StopState, int]:
+    query = select(stop_flag).where(stop_flag.c.id == _ROW)
+    row = connection.execute(query.with_for_update() if locked else query).one_or_none()
     if row is None:
         return StopState(False), 0
     return StopState(row.stopped, row.reason, row.by, row.at), row.version
@@ -62,7 +62,7 @@ def _switch(connection: Connection, wanted: StopState, at: datetime) -> StopStat
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     fresh = {"id": _ROW, "stopped": False, "reason": "", "by": "", "version": 0}
     connection.execute(dialect.insert(stop_flag).values(fresh).on_conflict_do_nothing())
-    found, version = _load(connection)
+    found, version = _load(connection, locked=True)
     if found.stopped == wanted.stopped:
         return found
     ensure_system_run(connection, at)
