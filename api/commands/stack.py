@@ -11,7 +11,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -19,12 +19,13 @@ from rich.text import Text
 
 from api.stack import reaper
 from api.stack.display import Display, title
-from api.stack.doctor import examine
 from api.stack.errors import StackError
 from api.stack.options import EngineKind, StackOptions, TrafficKind, default_directory
 from api.stack.ports import all_free
 from api.stack.state import StackState, load_state, started_ticks
-from api.stack.supervisor import LocalStack
+
+if TYPE_CHECKING:  # other commands must not wait for what only `up` needs
+    from api.stack.supervisor import LocalStack
 
 EXIT_NOTHING_LEARNT = 3
 DOWN_SECONDS = 30.0
@@ -52,6 +53,9 @@ def up(  # noqa: PLR0913 - each parameter is an option of the command
         EngineKind, typer.Option(help="vllm, or simulated for tests and small laptops.")
     ] = EngineKind.VLLM,
     replicas: Annotated[int, typer.Option(help="Engine processes (vLLM: at most 2).")] = 2,
+    engine_arg: Annotated[
+        list[str] | None, typer.Option(help="Option for each engine process; repeatable.")
+    ] = None,
     traffic: Annotated[TrafficKind, typer.Option(help="What is sent.")] = TrafficKind.SINGLE,
     rate: Annotated[float, typer.Option(help="Requests a second.")] = 20.0,
     max_tokens: Annotated[int, typer.Option(help="Tokens a request asks for.")] = 4,
@@ -65,6 +69,7 @@ def up(  # noqa: PLR0913 - each parameter is an option of the command
             directory=state_dir or default_directory(),
             engine=engine,
             replicas=replicas,
+            engine_args=tuple(engine_arg or ()),
             traffic=traffic,
             rate=rate,
             max_tokens=max_tokens,
@@ -80,6 +85,8 @@ def up(  # noqa: PLR0913 - each parameter is an option of the command
 
 async def _up(options: StackOptions) -> int:
     """Run the stack until a signal; return the exit code."""
+    from api.stack.supervisor import LocalStack
+
     display = Display(Console(), options)
     stack = LocalStack(options, display.on_event)
     stop = asyncio.Event()
@@ -111,7 +118,7 @@ async def _up(options: StackOptions) -> int:
 
 
 async def _end(
-    stack: LocalStack,
+    stack: "LocalStack",
     started: asyncio.Task[None],
     stopping: asyncio.Task[bool],
     display: Display,
@@ -129,7 +136,7 @@ async def _end(
         display.say("stopped: no process is left")
 
 
-def _on_signals(stop: asyncio.Event, stack: LocalStack) -> None:
+def _on_signals(stop: asyncio.Event, stack: "LocalStack") -> None:
     """Stop on the first signal, and kill on the second."""
 
     def on_signal() -> None:
@@ -205,6 +212,8 @@ def doctor(
     state_dir: Directory = None,
 ) -> None:
     """Say what this machine lacks, and the command that mends it."""
+    from api.stack.doctor import examine
+
     findings = examine(state_dir or default_directory(), engine)
     console = Console()
     console.print(f"doctor, engine {engine.loud}", highlight=False)

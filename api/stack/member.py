@@ -2,12 +2,12 @@
 
 A member has one keeper task that starts the process, waits until it is ready, waits for its end,
 and decides whether it comes back. A first start that fails is an error for whoever waits in
-`start`; a later one is a crash like any other.
-The pause before a restart doubles from crash to crash and
-begins anew after a good while.
+`start`; a later one is a crash like any other. The pause before a restart doubles from crash to
+crash and begins anew after a good while.
 """
 
 import asyncio
+import signal
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Literal
@@ -84,6 +84,8 @@ class Member:
         Raises:
             ProcessFailed: it ended, or was not ready in time.
         """
+        if self._keeper is not None and self._is_over():
+            await asyncio.wait({self._keeper})
         if self._keeper is None or self._keeper.done():
             self._ready.clear()
             self._failure = None
@@ -109,6 +111,17 @@ class Member:
             raise self._failure
         if not self._ready.is_set():
             raise ProcessFailed(self.spec.name, "is down", self.spec.log)
+
+    async def kill(self, number: signal.Signals) -> None:
+        """Send a signal past the guard; SIGKILL waits until it and all it started are gone."""
+        process = self._process
+        if process is None:
+            return
+        await process.signal(number)
+        if number is signal.SIGKILL:
+            await process.exited.wait()
+            if self._process is process:  # its successor may be under way already
+                self._ready.clear()
 
     async def stop(self) -> None:
         """End it and keep it down."""
@@ -152,6 +165,11 @@ class Member:
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
             self.restarts += 1
+
+    def _is_over(self) -> bool:
+        """Tell whether it has ended and its keeper is only about to notice."""
+        gone = self._process is not None and self._process.exited.is_set()
+        return gone and not self.restart_on_exit
 
     def _is_wanted(self) -> bool:
         return self._wanted

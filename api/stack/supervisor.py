@@ -177,11 +177,7 @@ class LocalStack:
         SIGKILL waits until they are gone. With restarts on, they then come back by themselves.
         """
         wanted = [names] if isinstance(names, str) else list(names)
-        running = [found for name in wanted if (found := self._member(name).process) is not None]
-        await asyncio.gather(*(process.find_command() for process in running))
-        await asyncio.gather(*(process.signal(number) for process in running))
-        if number is signal.SIGKILL:
-            await asyncio.gather(*(process.exited.wait() for process in running))
+        await asyncio.gather(*(self._member(name).kill(number) for name in wanted))
 
     async def start(self, name: str) -> None:
         """Start a process that is down, and wait until it is ready.

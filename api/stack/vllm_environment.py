@@ -2,8 +2,7 @@
 
 `deploy/vllm/install.sh` owns the recipe and names its folder by a digest of itself; running it
 costs nothing when the environment is there. To *look* without installing (`burnproof doctor`), the
-digest
-is computed here in the same way; a test holds the two together.
+digest is computed here in the same way; a test holds the two together.
 """
 
 import asyncio
