@@ -47,6 +47,7 @@ class SimulatedGateway:
         self.unavailable = False
         self.hung_replicas: set[str] = set()
         self.fault_does_nothing = False
+        self.remedy_does_nothing = False
         self.stopped = False
 
     def assert_steady(self) -> None:
@@ -263,7 +264,8 @@ class SimulatedGateway:
         if breaker is not None and not probe:
             is_holdout = draw() < breaker[1].spec["holdout_share"]
             treatment = "holdout" if is_holdout else "treated"
-            if not is_holdout and fault is not None and replica in fault[1].spec["replicas"]:
+            helps = not is_holdout and not self.remedy_does_nothing
+            if helps and fault is not None and replica in fault[1].spec["replicas"]:
                 replica = REPLICAS[0]  # the tightened breaker has left the bad replica
         exposed: tuple[str, ...] = ()
         touched: tuple[str, ...] = ()

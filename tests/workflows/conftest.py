@@ -123,8 +123,9 @@ class World:
         return [event.kind for event in self.store.events(self.run_id())]
 
 
-@pytest.fixture
-async def time_skipping() -> AsyncIterator[WorkflowEnvironment]:
+@asynccontextmanager
+async def open_server() -> AsyncIterator[WorkflowEnvironment]:
+    """Start a time-skipping server that knows our search attributes."""
     environment = await WorkflowEnvironment.start_time_skipping(
         test_server_existing_path=test_server_binary(), data_converter=pydantic_data_converter
     )
@@ -136,6 +137,12 @@ async def time_skipping() -> AsyncIterator[WorkflowEnvironment]:
                 search_attributes={key.name: kind for key in ALL},
             )
         )
+        yield environment
+
+
+@pytest.fixture
+async def time_skipping() -> AsyncIterator[WorkflowEnvironment]:
+    async with open_server() as environment:
         yield environment
 
 
