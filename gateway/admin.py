@@ -2,8 +2,8 @@
 
 Every call needs the bearer token, every body is parsed strictly, every refusal is one line of JSON
 `{"error": code, "message": text}`. Acts are idempotent by id: a caller that lost an answer asks
-again. A receipt says what was observed after acting, not what was asked for. No decision is made
-here.
+again. A receipt says what was observed after acting, not what was asked for, and an act that was
+answered is in the admin log. No decision is made here.
 """
 
 import hmac
@@ -164,6 +164,7 @@ class Admin:
         """Open a lease."""
         body = OpenLease.model_validate(parse_json(await request.read()))
         entry = await self._core.leases.open(body.lease_id, body.run_id, body.route, body.seconds)
+        await self._core.leases.settle_writes()
         return self._lease_view(entry)
 
     async def list_leases(self, request: web.Request) -> dict[str, Any]:
@@ -235,6 +236,7 @@ class Admin:
         entry, item, first = await self._core.leases.attach(
             request.match_info["lease"], item_id, body.kind, spec
         )
+        await self._core.leases.settle_writes()
         return {
             "item_id": item_id,
             "kind": body.kind,

@@ -24,7 +24,11 @@ RING_RECORDS = 50_000
 """Records kept in memory. Source: ours, 2026-11: 30 MB, half an hour at 25 requests a second."""
 
 SEGMENTS = 8
-"""Parts that the space on disk is cut into; the oldest part goes when a new one would not fit."""
+"""Least number of parts that the space on disk is cut into; the oldest goes when a new one needs
+its room."""
+
+MAX_SEGMENT_BYTES = 4 * 1024 * 1024
+"""Largest part: a page from disk reads whole parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class Journal:
     ) -> None:
         self._folder = folder
         self._epoch = epoch
-        self._segment_bytes = max(8 * 1024, max_bytes // SEGMENTS)
+        self._segment_bytes = min(max(8 * 1024, max_bytes // SEGMENTS), MAX_SEGMENT_BYTES)
         self._max_bytes = max_bytes
         self._executor = executor
         self._ring: deque[Entry] = deque(maxlen=ring)
@@ -91,6 +95,8 @@ class Journal:
         last = self.last_seq
         if after > last:  # a cursor of another epoch
             return Slice([], last, True, False)
+        if after < 0 and self.first_in_ring == 1:
+            after = 0
         if after + 1 >= self.first_in_ring:
             start = after + 1 - self.first_in_ring
             kept = list(islice(self._ring, start, None))
@@ -102,7 +108,8 @@ class Journal:
         cursor = first - 1 if after < 0 else after
         found = _slice(kept, cursor, kept[-1].seq if kept else last, limit, route)
         more = found.more or found.next < last
-        return Slice(found.entries, found.next, after >= 0 and first != after + 1, more)
+        hole = bool(kept) and kept[-1].seq - first + 1 != len(kept)  # a write had failed
+        return Slice(found.entries, found.next, hole or 0 <= after != first - 1, more)
 
     def _from_disk(self, after: int, last: int, limit: int) -> list[Entry]:
         found: list[Entry] = []

@@ -1,4 +1,4 @@
-"""A gateway in the test's own loop, before upstream stubs that send exactly the bytes they are told."""
+"""A gateway in the test's own loop, before stubs that send exactly the bytes they are told."""
 
 import asyncio
 import json
