@@ -119,8 +119,9 @@ def descendant_pids(root: int) -> set[int]:
 def sweep(tag: str, *, root: int | None = None, keep: frozenset[int] = frozenset()) -> int:
     """Kill every process of `tag`, and every one below `root`; return how many were killed.
 
-    Scans again until two scans in a row find nothing, since a process may fork while we look. The
-    caller and `keep` are spared.
+    Guards carry no tag: they end by themselves once what they guard has ended. Scans again until
+    two scans in a row find nothing, since a process may fork while we look. The caller and `keep`
+    are spared.
     """
     spared = keep | {os.getpid()}
     killed: set[int] = set()

@@ -34,8 +34,6 @@ ENVIRONMENT = {
     # Adapters may come and go, and the endpoints that remedies use are there.
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
     "VLLM_SERVER_DEV_MODE": "1",
-    # The worker lives inside the engine's process: one process less to import torch.
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     # Nothing is compiled at run time. Else the first request that asks for logprobs stalls for half
     # a minute, and the machine needs a C++ compiler.
     "TORCHDYNAMO_DISABLE": "1",
@@ -80,6 +78,15 @@ def engine_argv(options: argparse.Namespace) -> list[str]:
     return [*server, *model, "--port", str(options.port), *OPTIONS, *options.more]
 
 
+def engine_environment(options: argparse.Namespace) -> dict[str, str]:
+    """Return what vLLM needs in its environment.
+
+    By default the worker lives inside the engine's process: one process less to import torch.
+    """
+    multiprocessing = "1" if options.separate_worker else "0"
+    return {**ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": multiprocessing}
+
+
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="Start one guarded vLLM replica.")
@@ -89,6 +96,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--python", type=Path, help="python of vLLM's environment")
     parser.add_argument("--model", type=Path, default=MODEL)
     parser.add_argument("--served-model-name", default=MODEL_NAME)
+    parser.add_argument(
+        "--separate-worker", action="store_true", help="a worker process beside the engine's"
+    )
     parser.add_argument("--print", action="store_true", dest="only_print")
     parser.add_argument("more", nargs="*", help="more options for vLLM, after --")
     return parser.parse_args(arguments)
@@ -97,15 +107,15 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Build the command and become its guard."""
     options = parse()
-    argv = engine_argv(options)
+    argv, environment = engine_argv(options), engine_environment(options)
     if options.only_print:
-        print(json.dumps({"argv": argv, "environment": ENVIRONMENT}, indent=2))
+        print(json.dumps({"argv": argv, "environment": environment}, indent=2))
         return
     guard = [sys.executable, str(REAPER), "--tag", options.tag or f"vllm-{options.port}"]
     guard += ["--grace", str(GRACE_S)]
     if options.parent is not None:
         guard += ["--parent", str(options.parent)]
-    os.execve(sys.executable, [*guard, "--", *argv], {**os.environ, **ENVIRONMENT})
+    os.execve(sys.executable, [*guard, "--", *argv], {**os.environ, **environment})
 
 
 if __name__ == "__main__":

@@ -60,6 +60,15 @@ def test_nothing_is_fetched_or_reported_and_one_thread_computes() -> None:
     assert environment["OMP_NUM_THREADS"] == "1"
 
 
+@pytest.mark.parametrize(("arguments", "value"), [((), "0"), (("--separate-worker",), "1")])
+def test_a_worker_process_of_its_own_is_there_only_when_asked_for(
+    arguments: tuple[str, ...], value: str
+) -> None:
+    environment = printed(*arguments)["environment"]
+    assert isinstance(environment, dict)
+    assert environment["VLLM_ENABLE_V1_MULTIPROCESSING"] == value
+
+
 @pytest.mark.kill
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_the_replica_ends_with_the_process_that_was_started(
