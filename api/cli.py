@@ -8,12 +8,12 @@ remapped to 3, since the library's own 2 means something else here, and no trace
 import sys
 from typing import NoReturn
 
-import click
 import typer
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.client import NotReachable
 from api.commands import control, experiment, records, stack
+from api.stack.errors import StackError
 from audit.errors import AuditError
 from slo.errors import SpecErrors
 from targets.errors import TargetError
@@ -31,7 +31,16 @@ app = typer.Typer(
 for theme in (stack, experiment, records, control):
     theme.register(app)
 
-EXPECTED = (NotReachable, SpecErrors, AuditError, TargetError, SQLAlchemyError, ValueError, OSError)
+EXPECTED = (
+    StackError,
+    NotReachable,
+    SpecErrors,
+    AuditError,
+    TargetError,
+    SQLAlchemyError,
+    ValueError,
+    OSError,
+)
 
 
 def main() -> NoReturn:
@@ -45,10 +54,10 @@ def run(arguments: list[str]) -> int:
         returned = typer.main.get_command(app).main(
             args=arguments, prog_name="burnproof", standalone_mode=False
         )
-    except click.exceptions.Abort:
+    except typer.Abort:
         return EXIT_STOPPED
-    except click.ClickException as usage:
-        usage.show()
+    except typer.TyperException as usage:
+        typer.echo(f"burnproof: {usage.format_message()}", err=True)
         return EXIT_NOTHING_LEARNT
     except KeyboardInterrupt:
         return EXIT_STOPPED

@@ -5,7 +5,6 @@ For tests and scripts that start many stacks; people use `burnproof up`, which i
 
 import sys
 
-import click
 import typer
 
 from api.commands import stack
@@ -20,8 +19,8 @@ def main() -> int:
     """Run one command; usage errors exit with 3, as everywhere in this project."""
     try:
         returned = typer.main.get_command(app).main(prog_name="burnproof", standalone_mode=False)
-    except click.ClickException as usage:
-        usage.show()
+    except typer.TyperException as usage:
+        sys.stderr.write(f"burnproof: {usage.format_message()}\n")
         return EXIT_NOTHING_LEARNT
     return returned if isinstance(returned, int) else 0
 
