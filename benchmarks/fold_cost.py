@@ -22,33 +22,9 @@ def build() -> list[Page]:
     for seq in range(RECORDS):
         outcome = Outcome.TIMEOUT if rng.random() < 0.01 else Outcome.OK
         arm, ttft = rng.choice(("control", "chaos")), rng.lognormvariate(-2.0, 0.3)
-        records.append(
-            RequestRecord(
-                seq,
-                seq * 0.05 + 1,
-                seq * 0.05,
-                "chat",
-                f"u{seq}",
-                True,
-                arm,
-                "",
-                arm,
-                arm,
-                False,
-                (),
-                (),
-                "",
-                False,
-                outcome,
-                200,
-                ttft,
-                0.1,
-                ttft + 0.3,
-                4,
-                8,
-                (),
-            )  # fmt: skip
-        )
+        end, begun, e2e = seq * 0.05 + 1, seq * 0.05, ttft + 0.3
+        head = (seq, end, begun, "chat", f"u{seq}", True, arm, "", arm, arm, False, (), (), "")
+        records.append(RequestRecord(*head, False, outcome, 200, ttft, 0.1, e2e, 4, 8, ()))
     cut = [records[i : i + PAGE_RECORDS] for i in range(0, RECORDS, PAGE_RECORDS)]
     return [
         Page(part[-1].at, part[0].seq - 1, part[-1].seq, "e", False, {}, None, None, part)

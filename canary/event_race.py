@@ -33,7 +33,7 @@ def log_mean_exp(terms: Sequence[float]) -> float:
 class LabelRace:
     """The e-process of one kind of event."""
 
-    __slots__ = ("_log_e", "_steps", "chaos", "control")
+    __slots__ = ("_log_e", "_steps", "chaos", "control", "gain")
 
     def __init__(
         self, share: float, ratios: Sequence[float] = WORSE_RATIOS, base_ratio: float = 1.0
@@ -50,6 +50,8 @@ class LabelRace:
             (log(p / null), log((1.0 - p) / (1.0 - null)))
             for p in (_label_probability(share, base_ratio * ratio) for ratio in ratios)
         ]
+        self.gain = max(chaos for chaos, _ in self._steps) + 1e-9
+        """The most that one chaos event can add to `log_e`, rounding included."""
         self.chaos = 0
         self.control = 0
         self._log_e: float | None = 0.0

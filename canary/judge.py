@@ -44,11 +44,13 @@ class Judge:
         self._by_treatment = config.groups == "treatment"
         self._sticky = config.unit == "conversation"
         self._units: dict[str, int] = {}
-        self.units = {False: 0, True: 0}
-        self._requests = {False: 0, True: 0}
-        self._judged = {False: 0, True: 0}
-        self._errors = EventMetric("errors", config)
-        self._slo_bad = EventMetric("slo_bad", config)
+        # Pairs of counts: control-like, chaos-like.
+        self.units = [0, 0]
+        self._exposed = [0, 0]
+        self._requests = [0, 0]
+        self._judged = [0, 0]
+        self._errors = EventMetric("errors", config, self._exposed)
+        self._slo_bad = EventMetric("slo_bad", config, self._exposed)
         self._latencies = [LatencyMetric(n, config) for n in config.metrics if n in {"ttft", "e2e"}]
         known: dict[str, EventMetric | LatencyMetric] = {
             "errors": self._errors,
@@ -72,9 +74,9 @@ class Judge:
     @property
     def is_exhausted(self) -> bool:
         """Whether the limit on units is reached."""
-        if min(self.units.values()) >= self.config.max_requests:
+        if min(self.units) >= self.config.max_requests:
             return True
-        return sum(self.units.values()) >= self.most_units
+        return sum(self.units) >= self.most_units
 
     def add(self, record: RequestRecord, is_valid: bool, is_slo_bad: bool) -> None:
         """Take one record.
@@ -93,7 +95,10 @@ class Judge:
             return
         state = self._units.get(record.unit, 0) if self._sticky else 0
         new = self._expose(record, is_chaos, is_valid, state)
-        grown = self._latency(record, is_chaos) if not state & _SEEN else False
+        grown = False
+        if not state & _SEEN:
+            for metric in self._latencies:
+                grown |= metric.take(record, is_chaos)
         failed = record.outcome is not Outcome.OK
         if is_valid and (is_slo_bad or failed):
             bits = (_BAD_ERRORS if failed else 0) | (_BAD_SLO if is_slo_bad else 0)
@@ -115,17 +120,10 @@ class Judge:
             return state | _SEEN
         self._judged[is_chaos] += 1
         if not state & _EXPOSED:
-            self._errors.expose(is_chaos)
-            self._slo_bad.expose(is_chaos)
+            self._exposed[is_chaos] += 1
             if not is_chaos:
                 self._dispersion.add_unit()
         return state | _SEEN | _EXPOSED
-
-    def _latency(self, record: RequestRecord, is_chaos: bool) -> bool:
-        grown = False
-        for metric in self._latencies:
-            grown |= metric.take(record, is_chaos)
-        return grown
 
     def _events(self, fresh: int, is_chaos: bool) -> bool:
         if fresh & _BAD_ERRORS:
@@ -137,7 +135,13 @@ class Judge:
         return is_chaos and fresh != 0
 
     def _look(self, seq: int) -> None:
-        """Add up the family; only an event of the chaos-like group can raise it."""
+        """Add up the family, unless it cannot have reached a new height.
+
+        Only an event of the chaos-like group can raise it, and each by a known amount at most.
+        """
+        bound = sum([exp(min(metric.ceiling(), _EXP_CAP)) for metric in self._metrics])
+        if bound <= self._total_max:
+            return
         values = [exp(min(metric.log_e(), _EXP_CAP)) for metric in self._metrics]
         total = sum(values)
         self._total_max = max(self._total_max, total)
@@ -162,7 +166,7 @@ class Judge:
         found = []
         if self.mismatch.alarm:
             found.append("The groups do not have the wanted shares of units.")
-        if 0 in self.units.values():
+        if 0 in self.units:
             found.append("One group has no units.")
         coverage = self._coverage()
         if coverage is not None and coverage < MIN_COVERAGE:
@@ -177,7 +181,7 @@ class Judge:
         return bool(passes) and all(item.log10_e >= self._pass_limit for item in passes)
 
     def _coverage(self) -> float | None:
-        shares = [self._judged[g] / n for g, n in self._requests.items() if n]
+        shares = [done / n for done, n in zip(self._judged, self._requests, strict=True) if n]
         return min(shares, default=None)
 
     def _classify(self, metric: EventMetric | LatencyMetric) -> Classification:

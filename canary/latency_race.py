@@ -70,7 +70,10 @@ class LatencyRace:
         # (threshold of a control latency, threshold of a chaos latency, race), rising.
         self._fail_cuts: list[tuple[float, float, LabelRace]] = []
         self._pass_cuts: list[tuple[float, float, LabelRace]] = []
-        self._log_e: float | None = 0.0
+        self._gain = max(race.gain for race in self.fail.values())
+        self._log_e = 0.0
+        self._rise = 0.0
+        self._is_stale = False
 
     @property
     def started(self) -> bool:
@@ -89,7 +92,9 @@ class LatencyRace:
             if latency > (chaos_cut if is_chaos else control_cut):
                 race.add(is_chaos)
         if hit:
-            self._log_e = None
+            self._is_stale = True
+            if is_chaos:
+                self._rise += self._gain
         if not is_chaos:
             self._control.append(latency)
             if len(self._control) == self._refresh_at:
@@ -98,9 +103,14 @@ class LatencyRace:
 
     def log_e(self) -> float:
         """Return the natural logarithm of the e-value of harm now: the mean over the quantiles."""
-        if self._log_e is None:
+        if self._is_stale:
             self._log_e = log_mean_exp([race.log_e() for race in self.fail.values()])
+            self._rise, self._is_stale = 0.0, False
         return self._log_e
+
+    def ceiling(self) -> float:
+        """Return a bound on `log_e` that costs nothing: only chaos events can raise it."""
+        return self._log_e + self._rise
 
     def driving_quantile(self) -> float | None:
         """Return the quantile with the largest e-value; None before the first threshold."""

@@ -17,21 +17,30 @@ from slo.records import Outcome, RequestRecord
 class EventMetric:
     """Bad events, at most one for each unit."""
 
-    def __init__(self, name: str, config: JudgeConfig) -> None:
+    def __init__(self, name: str, config: JudgeConfig, exposed: list[int]) -> None:
+        """Start without events.
+
+        Args:
+            name: as in the report.
+            config: shares and margins.
+            exposed: units so far, control-like and chaos-like; the judge counts into it.
+        """
         self.name = name
         self.log_e_max = 0.0
         self._race = LabelRace(config.share, base_ratio=config.fail_ratio_errors)
         self._pass = DifferencePass(config.share, config.margin_errors)
         self._margin = config.margin_errors
-        self.n_control = 0
-        self.n_chaos = 0
+        self._exposed = exposed
 
-    def expose(self, is_chaos: bool) -> None:
-        """Count one more unit; it is good until it is not."""
-        if is_chaos:
-            self.n_chaos += 1
-        else:
-            self.n_control += 1
+    @property
+    def n_control(self) -> int:
+        """Exposed control-like units."""
+        return self._exposed[False]
+
+    @property
+    def n_chaos(self) -> int:
+        """Exposed chaos-like units."""
+        return self._exposed[True]
 
     def bad(self, is_chaos: bool) -> None:
         """Count the first bad event of an exposed unit."""
@@ -41,6 +50,10 @@ class EventMetric:
 
     def log_e(self) -> float:
         """Return the natural log e-value of harm now."""
+        return self._race.log_e()
+
+    def ceiling(self) -> float:
+        """Return a bound on `log_e`: itself, events are rare."""
         return self._race.log_e()
 
     def passes(self) -> list[PassReport]:
@@ -83,10 +96,11 @@ class LatencyMetric:
             self.n_chaos += 1
         else:
             self.n_control += 1
-        if self._race.add(self._seconds(record), is_chaos):
+        if not self._race.add(self._seconds(record), is_chaos):
+            return False
+        if self._race.ceiling() > self.log_e_max:
             self.log_e_max = max(self.log_e_max, self._race.log_e())
-            return True
-        return False
+        return True
 
     def _seconds(self, record: RequestRecord) -> float:
         """Return the latency; infinity when what was waited for never came."""
@@ -97,6 +111,10 @@ class LatencyMetric:
     def log_e(self) -> float:
         """Return the natural log e-value of harm now."""
         return self._race.log_e()
+
+    def ceiling(self) -> float:
+        """Return a bound on `log_e` that costs nothing."""
+        return self._race.ceiling()
 
     def passes(self) -> list[PassReport]:
         """Return each proof of a pass as it stands; empty before the first threshold."""
