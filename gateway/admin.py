@@ -23,6 +23,9 @@ from gateway.routes import UnknownReplica
 from slo.errors import SpecErrors
 
 PREFIX = "/_burnproof"
+RECENT_SECONDS = 300
+"""Span of a route's `recent` counts: long enough to rank routes by risk."""
+
 MAX_PAGE_RECORDS = 10_000
 DEFAULT_PAGE_RECORDS = 1_000
 
@@ -155,6 +158,8 @@ class Admin:
             view = route.view(now)
             view["leases"] = [entry.lease.lease_id for entry in leases]
             view["in_flight"], view["oldest_in_flight"] = route.in_flight()
+            counters = self._core.counters[route.config.name].seconds
+            view["recent"] = counters.sums(self._core.clock.unix() - RECENT_SECONDS)
             views.append(view)
         return {"routes": views}
 
@@ -184,20 +189,25 @@ class Admin:
         return self._lease_view(self._core.leases.renew(request.match_info["lease"], body.seconds))
 
     async def close_lease(self, request: web.Request) -> dict[str, Any]:
-        """Close a lease, or forbid one that never came."""
+        """Close a lease, or forbid one that never came; say as what it ended, maybe before."""
         lease_id = request.match_info["lease"]
         entry, removed = self._core.leases.close(lease_id)
         await self._core.leases.settle_writes()
         view = self._view_of(lease_id)
         return {
             "lease_id": lease_id,
-            "state": "closed",
-            "ended_as": view["state"],
+            "state": view["state"],
             "at": self._core.clock.unix(),
             "removed": removed,
             "still_touching": sum(each["still_touching"] for each in view["items"].values()),
             "observed": {"active_items": [] if entry is None else _active(entry), **view},
         }
+
+    def _view_or_none(self, lease_id: str | None) -> dict[str, Any] | None:
+        try:
+            return None if lease_id is None else self._view_of(lease_id)
+        except AdminError:
+            return None
 
     def _view_of(self, lease_id: str) -> dict[str, Any]:
         found = self._core.leases.find(lease_id)
@@ -291,7 +301,7 @@ class Admin:
             for arm, count in counts.items():
                 in_flight[arm] = in_flight.get(arm, 0) + count
             oldest += [] if first is None else [first]
-        lease = self._view_of(query["lease"]) if "lease" in query else None
+        lease = self._view_or_none(query.get("lease"))
         head = {
             "now": core.clock.unix(),
             "after": after,

@@ -66,7 +66,7 @@ class Core:
             accepted_mono=now,
             accepted_unix=self.clock.unix(now),
             conversation=conversation,
-            tenant=tenant[:MAX_TENANT_CHARACTERS],
+            tenant=tenant[:MAX_TENANT_CHARACTERS].encode("utf-8", "replace").decode(),
             probe=probe,
             pinned=pinned,
         )

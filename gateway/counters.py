@@ -68,6 +68,14 @@ class Series:
             found.append(bucket.view())
         return found[::-1]
 
+    def sums(self, at: float) -> dict[str, int]:
+        """Return the valid and bad events of the buckets that end after `at` (unix seconds)."""
+        buckets = self.since(at)
+        return {
+            "total": sum(each["total"] for each in buckets),
+            "bad": sum(each["bad"] for each in buckets),
+        }
+
 
 class Counters:
     """Seconds and minutes of one route."""

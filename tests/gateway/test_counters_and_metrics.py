@@ -49,6 +49,8 @@ async def test_counters_and_metrics_equal_the_records(tmp_path: Path):
                 for each in buckets:
                     summed.update(each["by_outcome"])
                 assert summed == outcomes
+            recent = (await gate.ok("GET", "/routes"))["routes"][0]["recent"]
+            assert recent == {"total": 80, "bad": len(bad)}
             async with gate.client.get(gate.url + "/metrics") as got:
                 assert got.headers["Content-Type"].startswith("text/plain; version=0.0.4")
                 text = await got.text()

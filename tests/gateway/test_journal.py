@@ -216,6 +216,7 @@ async def test_requests_in_flight_are_in_the_page_by_arm_with_the_oldest(tmp_pat
         assert page.oldest_in_flight is not None
         assert before <= page.oldest_in_flight <= page.now
         assert page.lease is not None and page.lease["state"] == "open"
+        assert (await gate.page("after=0&lease=unknown")).lease is None
         await gate.ok("DELETE", "/leases/L/items/F")
         await asyncio.gather(*held)
         await gate.wait_records(8)

@@ -31,6 +31,9 @@ async def test_a_lease_ends_by_itself_without_any_call(tmp_path: Path):
         assert (await gate.chat())[0] == 200
         view = await gate.ok("GET", "/leases/L")
         assert (view["state"], view["items"]["F"]["state"]) == ("lapsed", "removed")
+        receipt = await gate.ok("POST", "/leases/L/close", {})
+        assert (receipt["state"], receipt["still_touching"]) == ("lapsed", 0)
+        assert receipt["observed"]["active_items"] == receipt["removed"] == []
 
 
 async def test_a_blocked_timer_cannot_prolong_a_fault(tmp_path: Path):
@@ -180,7 +183,7 @@ async def test_a_request_that_is_held_back_goes_on_when_the_fault_ends(
             assert receipt["observed"]["touched"] == 3
         elif how == "close":
             receipt = await gate.ok("POST", "/leases/L/close")
-            assert receipt["removed"] == ["F"]
+            assert (receipt["state"], receipt["removed"]) == ("closed", ["F"])
         elif how == "stop":
             assert (await gate.ok("POST", "/stop", {"reason": "x"}))["closed"] == ["L"]
         results = await asyncio.wait_for(asyncio.gather(*held), 5)
@@ -260,6 +263,41 @@ async def test_a_killed_gateway_comes_back_without_faults_and_says_so(tmp_path: 
         ]
         assert [each["act"] for each in acts] == ["open", "attach", "drop"]
         assert acts[-1]["lease_id"] == "L"
+
+
+async def test_a_terminated_gateway_lets_a_stream_end_and_frees_what_a_fault_holds(tmp_path: Path):
+    """SIGTERM ends the stall, the answer is passed on whole, and the process ends with 0."""
+    async with Stub(good()) as stub:
+        gate = Gate(tmp_path, {"a": stub.url})
+        config = tmp_path / "gateway.json"
+        config.write_text(gate.config().model_dump_json())
+        process, url = start(config)
+        try:
+            async with aiohttp.ClientSession() as client:
+                admin = Remote(client, url)
+                body = {"lease_id": "L", "run_id": "R", "route": "chat", "seconds": 30}
+                assert (await admin.call("POST", "/leases", body))[0] == 200
+                spec = {
+                    "template": "gateway/stream-stall",
+                    "parameters": STALL,
+                    "replicas": ["a"],
+                    "max_seconds": 60,
+                }
+                item = {"kind": "fault", "spec": spec}
+                assert (await admin.call("PUT", "/leases/L/items/F", item))[0] == 200
+                held = asyncio.create_task(admin.chat())
+                async with asyncio.timeout(5):
+                    while (await admin.call("GET", "/leases/L"))[1]["items"]["F"]["touched"] == 0:
+                        await asyncio.sleep(0.01)
+                process.send_signal(signal.SIGTERM)
+                assert await asyncio.wait_for(held, 5) == 200
+        finally:
+            process.send_signal(signal.SIGTERM)
+            out, _ = await asyncio.to_thread(process.communicate, timeout=20)
+        assert process.returncode == 0, out
+        (journal,) = (tmp_path / "state/journal").glob("*.jsonl")
+        (line,) = journal.read_text().splitlines()
+        assert (json.loads(line)["outcome"], json.loads(line)["touched"]) == ("ok", ["F"])
 
 
 def start(config: Path) -> tuple[subprocess.Popen[str], str]:
