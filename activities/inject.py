@@ -39,6 +39,8 @@ class InjectInput(BaseModel, frozen=True):
 
     run_id: str
     lease_id: str
+    stage: int = 0
+    """Step of the ramp; the split of the step before is replaced."""
     split: SplitSpec
     fault: FaultItem
 
@@ -51,8 +53,12 @@ class InjectResult(BaseModel, frozen=True):
     receipt: dict[str, Any]
 
 
-SPLIT_ITEM = "split"
 FAULT_ITEM = "fault"
+
+
+def split_item(stage: int) -> str:
+    """Return the id of the split at one step of the ramp."""
+    return f"split-{stage}"
 
 
 class Injection:
@@ -74,14 +80,25 @@ class Injection:
         """
         intention = input.model_dump(mode="json")
         await self._audit.append(
-            input.run_id, "inject:intended", "inject_intended", intention, self._now()
+            input.run_id,
+            f"inject:{input.stage}:intended",
+            "inject_intended",
+            intention,
+            self._now(),
         )
+        if input.stage:
+            await self._gateway.detach(input.lease_id, split_item(input.stage - 1))
         split = await self._gateway.attach(
-            input.lease_id, SPLIT_ITEM, "split", input.split.model_dump(mode="json")
+            input.lease_id,
+            split_item(input.stage),
+            "split",
+            input.split.model_dump(mode="json"),
         )
         fault = await self._gateway.attach(
             input.lease_id, FAULT_ITEM, "fault", input.fault.model_dump(mode="json")
         )
         receipt = {"split": split, "fault": fault}
-        await self._audit.append(input.run_id, "injected", "injected", receipt, self._now())
+        await self._audit.append(
+            input.run_id, f"injected:{input.stage}", "injected", receipt, self._now()
+        )
         return InjectResult(at=float(fault["at"]), first=bool(fault["first"]), receipt=receipt)

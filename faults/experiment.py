@@ -168,8 +168,6 @@ class Remediation(BaseModel, frozen=True):
     """Remedy while the fault still holds, so that cure and end of the fault differ."""
     recover_within: Annotated[Seconds, Field(ge=5, le=3600)] = 180.0
     """Longest from the remedial act until the SLOs are met again, 5 s to 1 h."""
-    after: Literal["restore", "keep"] = "restore"
-    """Whether a remedy that helped is taken back at the end."""
 
 
 class Recovery(BaseModel, frozen=True):

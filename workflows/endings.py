@@ -1,7 +1,13 @@
 """Read what a run found out: what failed, what the outcome rests on, what a watcher sees. Pure."""
 
 from pydantic import TypeAdapter
-from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    FailureError,
+    is_cancelled_exception,
+)
 
 from canary.report import ObserveReport, StopReason
 from faults.outcome import EffectState, OutcomeInput, PhaseSummary
@@ -21,14 +27,17 @@ CONFIGURATION_KINDS = frozenset(
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """Return the innermost cause that Temporal kept."""
-    while isinstance(error, FailureError) and error.cause is not None:
+    """Return what our own code raised: the first cause that is no wrapper of Temporal's.
+
+    Not the innermost: an activity that says `TargetBusy` chains the library's error below it.
+    """
+    while isinstance(error, (ActivityError, ChildWorkflowError)) and error.cause is not None:
         error = error.cause
     return error
 
 
 def root_message(error: BaseException) -> str:
-    """Return the text of the innermost cause."""
+    """Return the text of the root cause."""
     cause = root_cause(error)
     return cause.message if isinstance(cause, FailureError) else str(cause)
 
@@ -81,7 +90,7 @@ def outcome_input(facts: Facts, failed: tuple[str, ...]) -> OutcomeInput:
         steady=summary(facts.steady),
         compare=summary(facts.compare),
         remedy=summary(last),
-        met_again=summary(remedy.recovery) if remedy is not None else None,
+        met_again=_met_again(facts),
         recovery=summary(facts.recovery),
         aborted_by=_aborted_by(facts),
         failure=facts.failure if facts.failure and not is_configuration else None,
@@ -89,6 +98,16 @@ def outcome_input(facts: Facts, failed: tuple[str, ...]) -> OutcomeInput:
         cleanup_failed=failed,
         lease_lost=_lease_lost(facts),
     )
+
+
+def _met_again(facts: Facts) -> PhaseSummary | None:
+    """Tell whether the objective was met again under the fault; too late is a no."""
+    remedy = facts.remedy
+    if remedy is None:
+        return None
+    if remedy.recovery is None and remedy.effective:
+        return PhaseSummary(verdict="FAIL", reason=StopReason.LIMIT_TIME, why=remedy.why)
+    return summary(remedy.recovery)
 
 
 def _aborted_by(facts: Facts) -> str | None:

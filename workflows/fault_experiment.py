@@ -31,24 +31,17 @@ with workflow.unsafe.imports_passed_through():
     from canary.report import ObserveReport, StopReason
     from faults.outcome import OutcomeReport
     from workflows import details, endings, ids, plans, policies
+    from workflows.messages import Conversation
     from workflows.remediation_models import RemediationRunInput, RemediationRunResult
     from workflows.search_attributes import KIND, PHASE, TARGET, TRIGGER, VERDICT
-    from workflows.state import (
-        AbortInput,
-        ApproveInput,
-        Facts,
-        FaultExperimentResult,
-        FaultExperimentView,
-        MessageResult,
-        Phase,
-    )
+    from workflows.state import ApproveInput, Facts, FaultExperimentResult, Phase
     from workflows.undo import UndoStack, protect
 
 WITHDRAW = "withdraw"
 
 
 @workflow.defn(name="FaultExperiment", failure_exception_types=[ApplicationError])
-class FaultExperiment:
+class FaultExperiment(Conversation):
     """Break one thing on purpose, judge it, mend it, prove it, record it.
 
     Holds: the target's hold row, and one lease at the gateway with the split, the fault and any
@@ -120,10 +113,8 @@ class FaultExperiment:
         )
         if facts.steady.reason is not StopReason.SETTLED:
             return
-        injected = await self._inject(parsed, admitted)
-        self._enter(Phase.OBSERVING)
-        comparison = plans.comparison(parsed, self._lease_id, injected.at)
-        facts.compare = await self._observe("compare", comparison)
+        await self._open_lease(parsed, admitted)
+        facts.compare = await self._break(parsed, admitted)
         if facts.compare.reason is StopReason.TRIGGER:
             self._enter(Phase.REMEDIATING)
             facts.remedy = await self._remediate(parsed, admitted)
@@ -188,12 +179,12 @@ class FaultExperiment:
         )
         return found
 
-    async def _inject(self, parsed: ParsedExperiment, admitted: AdmitResult) -> InjectResult:
+    async def _open_lease(self, parsed: ParsedExperiment, admitted: AdmitResult) -> None:
         self._enter(Phase.INJECTING)
         within = timedelta(seconds=parsed.spec.lease.withdraw_within)
+        seconds = parsed.spec.lease.seconds
         self._facts.lease_pushed = True
         self._undo.push(WITHDRAW, lambda: self._withdraw(admitted, within))
-        seconds = parsed.spec.lease.seconds
         await workflow.execute_activity(
             "open_lease",
             OpenLeaseInput(
@@ -206,13 +197,27 @@ class FaultExperiment:
             **policies.ACTUATE,
         )
         self._holder = asyncio.create_task(self._hold(parsed, admitted, seconds))
-        injected: InjectResult = await workflow.execute_activity(
-            "inject",
-            plans.injection(parsed, admitted, self._run_id, self._lease_id),
-            result_type=InjectResult,
-            **policies.ACTUATE,
-        )
-        return injected
+
+    async def _break(self, parsed: ParsedExperiment, admitted: AdmitResult) -> ObserveReport:
+        """Inject at each share of the ramp; return the first report that ends it, or the last."""
+        stages = plans.stages(parsed)
+        for stage, share in enumerate(stages):
+            injected: InjectResult = await workflow.execute_activity(
+                "inject",
+                plans.injection(parsed, admitted, self._run_id, self._lease_id, stage),
+                result_type=InjectResult,
+                **policies.ACTUATE,
+            )
+            self._enter(Phase.OBSERVING)
+            if stage == len(stages) - 1:
+                break
+            self._notes.append(f"ramp: share {share:g}")
+            watch = plans.ramp(parsed, self._lease_id, injected.at)
+            report = await self._observe(f"ramp-{stage + 1}", watch)
+            if report.reason is not StopReason.LIMIT_TIME:
+                return report
+        comparison = plans.comparison(parsed, self._lease_id, injected.at)
+        return await self._observe("compare", comparison)
 
     async def _hold(self, parsed: ParsedExperiment, admitted: AdmitResult, seconds: float) -> None:
         """Keep the lease alive. How it ends is a note: what matters is the lease at the gateway."""
@@ -353,60 +358,3 @@ class FaultExperiment:
         self._since = workflow.now()
         workflow.upsert_search_attributes([PHASE.value_set(phase)])
         workflow.set_current_details(details.render(self.view()))
-
-    def _abort(self, command: AbortInput) -> MessageResult:
-        if self._body is None or self._body.done():
-            return MessageResult(accepted=False, message="the run is already ending")
-        if self._facts.abort is None:
-            self._facts.abort = command
-            self._body.cancel()
-        return MessageResult(accepted=True, message="withdrawing now")
-
-    @workflow.update(name="abort")
-    def abort(self, command: AbortInput) -> MessageResult:
-        """Stop, withdraw, end INCONCLUSIVE."""
-        return self._abort(command)
-
-    @workflow.signal(name="abort")
-    def abort_signal(self, command: AbortInput) -> None:
-        """Do the same for UIs that cannot send updates."""
-        self._abort(command)
-
-    def _approve(self, command: ApproveInput) -> MessageResult:
-        parsed = self._facts.parsed
-        if not command.by:
-            return MessageResult(accepted=False, message="say who approves: by")
-        if parsed is not None and command.by == parsed.spec.metadata.requested_by:
-            return MessageResult(accepted=False, message="who asked cannot approve")
-        self._approval = self._approval or command
-        return MessageResult(accepted=True, message="approved")
-
-    @workflow.update(name="approve")
-    def approve(self, command: ApproveInput) -> MessageResult:
-        """Consent to a fault that needs it; never by the one who asked."""
-        return self._approve(command)
-
-    @workflow.signal(name="approve")
-    def approve_signal(self, command: ApproveInput) -> None:
-        """Do the same for UIs that cannot send updates."""
-        self._approve(command)
-
-    @workflow.query(name="view")
-    def view(self) -> FaultExperimentView:
-        """Show where the run stands."""
-        return endings.view(
-            self._facts,
-            FaultExperimentView(
-                run_id=self._run_id,
-                name=self._name,
-                phase=self._phase,
-                since=self._since.isoformat(),
-                outcome=self._outcome,
-                notes=tuple(self._notes),
-            ),
-        )
-
-    @workflow.query(name="alive")
-    def alive(self) -> str:
-        """Answer: that is the sign of life that renewals of the lease depend on."""
-        return self._phase

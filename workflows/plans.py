@@ -23,6 +23,8 @@ from slo.objective import Objective
 
 # Source: ours, 2026-12: room for retries on another worker beside each planned duration.
 SLACK = timedelta(minutes=2)
+# Source: ours, 2026-12: twenty polls of the guard at each share of a ramp.
+RAMP_SECONDS = 10.0
 
 
 def expects_effect(parsed: ParsedExperiment) -> bool:
@@ -61,18 +63,25 @@ def steady(parsed: ParsedExperiment) -> ObserveConfig:
     )
 
 
+def stages(parsed: ParsedExperiment) -> tuple[float, ...]:
+    """Return the shares of the chaos arm, in order; the last is the one that is compared."""
+    chaos = parsed.spec.arms.chaos
+    return chaos.ramp or (chaos.share,)
+
+
 def injection(
-    parsed: ParsedExperiment, admitted: AdmitResult, run_id: str, lease_id: str
+    parsed: ParsedExperiment, admitted: AdmitResult, run_id: str, lease_id: str, stage: int
 ) -> InjectInput:
-    """Split the traffic and attach the fault to the chaos replicas."""
+    """Split the traffic at a stage's share, and attach the fault to the chaos replicas."""
     spec = parsed.spec
     return InjectInput(
         run_id=run_id,
         lease_id=lease_id,
+        stage=stage,
         split=SplitSpec(
             experiment=run_id,
-            salt=run_id,
-            share=spec.arms.chaos.share,
+            salt=f"{run_id}/{stage}",
+            share=stages(parsed)[stage],
             control=admitted.control,
             chaos=admitted.chaos,
             unit=spec.arms.unit,
@@ -84,6 +93,24 @@ def injection(
             max_seconds=spec.fault.duration,
             seed=zlib.crc32(run_id.encode()),
         ),
+    )
+
+
+def ramp(parsed: ParsedExperiment, lease_id: str, since: float) -> ObserveConfig:
+    """Watch one stage of the ramp: only the guard may end it early."""
+    guard = parsed.spec.guard
+    return ObserveConfig(
+        mode="compare",
+        objectives=parsed.objectives,
+        guard=GuardConfig(
+            abort_burn_rate=guard.abort_burn_rate,
+            budget_share=guard.budget_share,
+            window_seconds=guard.window,
+            min_requests=guard.min_requests,
+        ),
+        accepted_after=since,
+        lease_id=lease_id,
+        max_seconds=RAMP_SECONDS,
     )
 
 

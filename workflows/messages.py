@@ -1,0 +1,92 @@
+"""What a person may say to a FaultExperiment, and what a watcher may ask it.
+
+A base class and not a part of the workflow file, so that the loop itself fits a few screens. The
+handlers only set facts or cancel the body; what follows from that is the workflow's own ending.
+"""
+
+import asyncio
+from datetime import datetime
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from workflows import endings
+    from workflows.state import (
+        AbortInput,
+        ApproveInput,
+        Facts,
+        FaultExperimentView,
+        MessageResult,
+        Phase,
+    )
+
+
+class Conversation:
+    """Handlers of `abort` and `approve` (updates and signals alike), `view` and `alive`."""
+
+    _facts: Facts
+    _body: "asyncio.Task[None] | None"
+    _approval: ApproveInput | None
+    _phase: Phase
+    _since: datetime
+    _notes: list[str]
+    _outcome: str
+    _name: str
+    _run_id: str
+
+    def _abort(self, command: AbortInput) -> MessageResult:
+        if self._body is None or self._body.done():
+            return MessageResult(accepted=False, message="the run is already ending")
+        if self._facts.abort is None:
+            self._facts.abort = command
+            self._body.cancel()
+        return MessageResult(accepted=True, message="withdrawing now")
+
+    @workflow.update(name="abort")
+    def abort(self, command: AbortInput) -> MessageResult:
+        """Stop, withdraw, end INCONCLUSIVE."""
+        return self._abort(command)
+
+    @workflow.signal(name="abort")
+    def abort_signal(self, command: AbortInput) -> None:
+        """Do the same for UIs that cannot send updates."""
+        self._abort(command)
+
+    def _approve(self, command: ApproveInput) -> MessageResult:
+        parsed = self._facts.parsed
+        if not command.by:
+            return MessageResult(accepted=False, message="say who approves: by")
+        if parsed is not None and command.by == parsed.spec.metadata.requested_by:
+            return MessageResult(accepted=False, message="who asked cannot approve")
+        self._approval = self._approval or command
+        return MessageResult(accepted=True, message="approved")
+
+    @workflow.update(name="approve")
+    def approve(self, command: ApproveInput) -> MessageResult:
+        """Consent to a fault that needs it; never by the one who asked."""
+        return self._approve(command)
+
+    @workflow.signal(name="approve")
+    def approve_signal(self, command: ApproveInput) -> None:
+        """Do the same for UIs that cannot send updates."""
+        self._approve(command)
+
+    @workflow.query(name="view")
+    def view(self) -> FaultExperimentView:
+        """Show where the run stands."""
+        return endings.view(
+            self._facts,
+            FaultExperimentView(
+                run_id=self._run_id,
+                name=self._name,
+                phase=self._phase,
+                since=self._since.isoformat(),
+                outcome=self._outcome,
+                notes=tuple(self._notes),
+            ),
+        )
+
+    @workflow.query(name="alive")
+    def alive(self) -> str:
+        """Answer: that is the sign of life that renewals of the lease depend on."""
+        return self._phase
