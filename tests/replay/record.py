@@ -30,9 +30,8 @@ def wipe(node: Any) -> Any:
 
 async def record(name: str) -> list[Path]:
     """Play one scenario and write its histories."""
-    played = await play(name)
     written = []
-    for workflow, history in played.histories.items():
+    for workflow, history in (await play(name)).items():
         path = HISTORIES / workflow / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(wipe(history.to_json_dict()), indent=1, sort_keys=True) + "\n")

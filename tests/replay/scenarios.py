@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,29 +20,30 @@ from workflows import ids, queues
 from workflows.state import AbortInput
 
 Histories = dict[str, WorkflowHistory]
+Scenario = Callable[[World], Awaitable[Histories]]
 PATIENCE_SECONDS = 20.0
 
 
 async def null_passes(world: World) -> Histories:
-    return await _to_the_end(world, experiment())
+    return await to_the_end(world, experiment())
 
 
 async def broken_arm_fails(world: World) -> Histories:
-    return await _to_the_end(world, experiment(fault=errors(0.2)))
+    return await to_the_end(world, experiment(fault=errors(0.2)))
 
 
 async def remedy_helps(world: World) -> Histories:
-    return await _to_the_end(world, mended())
+    return await to_the_end(world, mended())
 
 
 async def remedy_does_not_help(world: World) -> Histories:
     world.gateway.remedy_does_nothing = True
-    return await _to_the_end(world, mended())
+    return await to_the_end(world, mended())
 
 
 async def bad_document(world: World) -> Histories:
     fault = {"template": "gateway/error", "parameters": {"stal": 1}, "duration": "5m"}
-    return await _to_the_end(world, experiment(fault=fault))
+    return await to_the_end(world, experiment(fault=fault))
 
 
 async def aborted_while_observing(world: World) -> Histories:
@@ -75,7 +75,7 @@ async def sweep_finds_nothing(world: World) -> Histories:
     return {"LeaseSweep": await handle.fetch_history()}
 
 
-SCENARIOS: dict[str, Callable[[World], Awaitable[Histories]]] = {
+SCENARIOS: dict[str, Scenario] = {
     "null-passes": null_passes,
     "broken-arm-fails": broken_arm_fails,
     "remedy-helps": remedy_helps,
@@ -88,24 +88,22 @@ SCENARIOS: dict[str, Callable[[World], Awaitable[Histories]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Played:
-    """One scenario that was run, and its histories by workflow."""
-
-    name: str
-    histories: Histories
-
-
-async def play(name: str) -> Played:
+async def play(name: str) -> Histories:
     """Run a scenario on a server and in a folder of its own."""
+    return await play_with(SCENARIOS[name])
+
+
+async def play_with(scenario: Scenario) -> Histories:
+    """Run one; the world must be as before when it is over."""
     with tempfile.TemporaryDirectory() as folder:
         async with open_server() as server, open_world(server, Path(folder)) as world:
-            histories = await SCENARIOS[name](world)
+            histories = await scenario(world)
             world.gateway.assert_steady()
-    return Played(name, histories)
+    return histories
 
 
-async def _to_the_end(world: World, document: dict[str, Any]) -> Histories:
+async def to_the_end(world: World, document: dict[str, Any]) -> Histories:
+    """Start a run and let it end."""
     return await _collect(world, await world.start(document))
 
 
