@@ -18,6 +18,7 @@ from temporalio import activity
 from activities.errors import passing
 from activities.heartbeats import heartbeats
 from activities.ports import Answer, AuditLog, GatewayControl, Holds, Json, Now, Runs, Sleep
+from slo.records import Page
 from targets.errors import TargetError, TargetNotFound, TargetRejected
 
 # Source: design: a run that stays silent for 10 s gets no more renewals.
@@ -84,11 +85,15 @@ class RemovalProof(BaseModel, frozen=True):
     still_touching: int
     active_items: tuple[str, ...] = ()
     probes: dict[str, int] = {}
+    """Status of a one-token completion by replica; 0: no answer."""
+    still_exposed: tuple[str, ...] = ()
+    """Faults that the journal shows on those probes: the look from inside the path."""
     lapsed_before: bool = False
 
     def is_proven(self) -> bool:
         """Tell whether nothing of the lease can act any more."""
-        return self.lease_state != "open" and not self.still_touching and not self.active_items
+        acting = self.still_touching or self.active_items or self.still_exposed
+        return self.lease_state != "open" and not acting
 
 
 @dataclass
@@ -202,12 +207,14 @@ class Leases:
             seen = await self._gateway.probe(input.model, replica, PROBE_SECONDS)
             probes[replica] = int(seen["status"])
         active = await self._active_items(input.lease_id)
+        exposed = await self._exposed_probes(input.route, float(receipt["at"]))
         return receipt, RemovalProof(
             at=float((await self._gateway.state())["now"]),
             lease_state=str(receipt["state"]),
             still_touching=int(receipt.get("still_touching", 0)),
             active_items=active,
             probes=probes,
+            still_exposed=exposed,
             lapsed_before=str(receipt["state"]) in {"lapsed", "dropped"},
         )
 
@@ -216,6 +223,18 @@ class Leases:
             if lease.get("id", lease.get("lease_id")) == lease_id:
                 return tuple(sorted(lease.get("items", {})))
         return ()
+
+    async def _exposed_probes(self, route: str, since: float) -> tuple[str, ...]:
+        """Return the faults that probes accepted since the close still met."""
+        met: set[str] = set()
+        page = Page.from_json(await self._gateway.journal(route, tail_seconds=DRAIN_SECONDS))
+        while True:
+            for record in page.records:
+                if record.probe and record.accepted >= since:
+                    met.update(record.exposed, record.touched)
+            if not page.more:
+                return tuple(sorted(met))
+            page = Page.from_json(await self._gateway.journal(route, after=page.next))
 
     async def _note(self, run_id: str, receipt: Json, proof: RemovalProof) -> None:
         payload: dict[str, Any] = {"receipt": receipt, "proof": proof.model_dump(mode="json")}
