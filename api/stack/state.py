@@ -91,7 +91,9 @@ class StackState(BaseModel, frozen=True):
         raise KeyError(name)
 
     def is_running(self) -> bool:
-        """Tell whether the supervisor that wrote this still lives."""
+        """Tell whether the supervisor that wrote this still lives, and has not taken it down."""
+        if self.phase == "stopped":
+            return False
         return started_ticks(self.supervisor_pid) == self.supervisor_started
 
 

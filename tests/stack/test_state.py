@@ -91,6 +91,13 @@ def test_a_pid_that_now_belongs_to_another_process_is_not_the_supervisor(tmp_pat
     assert load_state(tmp_path) is None
 
 
+def test_a_stack_that_was_taken_down_does_not_run_though_its_supervisor_lives_on(
+    tmp_path: Path,
+) -> None:
+    save_state(state(tmp_path, phase="stopped"))
+    assert load_state(tmp_path) is None
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 2}', "\x00"])
 def test_a_file_that_is_no_state_is_refused_with_the_way_out(tmp_path: Path, text: str) -> None:
     (tmp_path / "state.json").write_text(text)
