@@ -41,8 +41,9 @@ def _parser() -> _Parser:
         default=default.ttft_seconds * 1e3,
         help="mean time to a first token",
     )
+    add("--prefill-us", type=float, default=0.0, help="more time to it for each prompt token")
     add("--itl-ms", type=float, default=default.itl_seconds * 1e3, help="mean time between tokens")
-    add("--jitter", type=float, default=0.0, help="sigma of the lognormal factor on both")
+    add("--jitter", type=float, default=0.0, help="sigma of the lognormal factor on all")
     add("--slots", type=int, default=default.slots, help="requests decoded at the same time")
     add("--kv-tokens", type=int, default=default.kv_tokens, help="KV cache, tokens")
     add("--max-loras", type=int, default=default.max_loras)
@@ -64,6 +65,7 @@ def _options(arguments: argparse.Namespace) -> EngineOptions:
         model=arguments.model,
         max_model_len=arguments.max_model_len,
         ttft_seconds=arguments.ttft_ms / 1e3,
+        prefill_token_seconds=arguments.prefill_us / 1e6,
         itl_seconds=arguments.itl_ms / 1e3,
         jitter=arguments.jitter,
         slots=arguments.slots,

@@ -28,13 +28,14 @@ class Pace:
 
     def __init__(self, options: EngineOptions) -> None:
         self._ttft = options.ttft_seconds
+        self._prefill = options.prefill_token_seconds
         self._itl = options.itl_seconds
         self._sigma = options.jitter
         self._random = random.Random(options.seed)
 
-    def first(self) -> float:
+    def first(self, prompt_tokens: int) -> float:
         """Return the time from being scheduled to the first token."""
-        return self._ttft * self._factor()
+        return (self._ttft + self._prefill * prompt_tokens) * self._factor()
 
     def next(self) -> float:
         """Return the time from one token to the next."""
@@ -108,7 +109,7 @@ class Generation:
         if not self.timing.scheduled:
             self.timing.scheduled = now
         # A preempted request computes its cache anew: the next token costs a first token again.
-        self._due = now + self._pace.first()
+        self._due = now + self._pace.first(self.request.prompt_tokens)
         if self._turn is not None:
             self._turn.set()
 

@@ -46,10 +46,12 @@ class EngineOptions:
     """Context length, tokens."""
     ttft_seconds: float = 0.02
     """Mean time from being scheduled to the first token."""
+    prefill_token_seconds: float = 0.0
+    """Mean time that each token of the prompt adds to the time to the first token. 0 is none."""
     itl_seconds: float = 0.005
     """Mean time between two tokens of one request."""
     jitter: float = 0.0
-    """Sigma of the lognormal factor on both times; the mean stays what was asked for. 0 is none."""
+    """Sigma of the lognormal factor on all times; the mean stays what was asked for. 0 is none."""
     slots: int = 16
     """Requests decoded at the same time; the others wait in order of arrival."""
     kv_tokens: int = 65_536
@@ -70,8 +72,9 @@ class EngineOptions:
             )
         if self.slots < 1:
             found.append("slots must be at least 1")
-        if min(self.ttft_seconds, self.itl_seconds, self.jitter) < 0:
-            found.append("ttft-ms, itl-ms and jitter must not be negative")
+        times = (self.ttft_seconds, self.prefill_token_seconds, self.itl_seconds, self.jitter)
+        if min(times) < 0:
+            found.append("ttft-ms, prefill-us, itl-ms and jitter must not be negative")
         rates = self.misbehaviour
         for rate in (rates.error_rate, rates.stream_error_rate, rates.truncate_rate):
             if not 0.0 <= rate <= 1.0:

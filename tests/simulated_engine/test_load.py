@@ -140,6 +140,12 @@ def test_jitter_keeps_the_mean_and_the_seed_decides_the_draws():
     assert min(samples) > 0
 
 
+def test_a_longer_prompt_waits_longer_for_its_first_token():
+    pace = Pace(EngineOptions(ttft_seconds=0.01, prefill_token_seconds=0.001))
+    assert [pace.first(tokens) for tokens in (0, 1, 100)] == pytest.approx([0.01, 0.011, 0.11])
+    assert EngineOptions(prefill_token_seconds=-1.0).problems()
+
+
 async def test_a_stream_is_paced_token_by_token():
     options = replace(FAST, itl_seconds=0.02)
     async with serving(options) as (url, session):
