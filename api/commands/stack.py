@@ -111,8 +111,12 @@ async def _up(options: StackOptions) -> int:
         display.end_bars()
         _print_error(error)
         return EXIT_NOTHING_LEARNT
-    except OSError:
-        return 0 if stop.is_set() else EXIT_NOTHING_LEARNT  # the terminal is gone
+    except OSError as error:
+        if stop.is_set():
+            return 0  # the terminal is gone, and nothing can be said
+        display.end_bars()
+        _print_error(StackError(f"{error}; events: {stack.events_log}"))
+        return EXIT_NOTHING_LEARNT
     finally:
         await _end(stack, started, stopping, display)
 

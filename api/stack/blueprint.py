@@ -29,7 +29,7 @@ class Policy:
     """How patient we are with a process, and how often it may come back."""
 
     ready_seconds: float
-    """Longest start. Source: field measurements times three: 0.9 s for Temporal, 115 s for vLLM."""
+    """Longest start. Source: ours, 2026-12: far above the usual seconds (vLLM: 115), for a busy machine."""
     grace_seconds: float
     """Between SIGTERM and SIGKILL."""
     max_restarts: int | None = None
@@ -37,12 +37,12 @@ class Policy:
 
 
 _POLICIES = {
-    "temporal": Policy(30, 5),
-    "gateway": Policy(30, 3),
-    "worker": Policy(60, 8),
-    "traffic": Policy(30, 3),
+    "temporal": Policy(60, 5),
+    "gateway": Policy(60, 3),
+    "worker": Policy(120, 8),
+    "traffic": Policy(60, 3),
 }
-_ENGINES = {EngineKind.VLLM: Policy(400, 10, 2), EngineKind.SIMULATED: Policy(30, 2, 2)}
+_ENGINES = {EngineKind.VLLM: Policy(400, 10, 2), EngineKind.SIMULATED: Policy(60, 2, 2)}
 
 
 @dataclass(frozen=True)

@@ -216,6 +216,7 @@ class LocalStack:
 
     def _clear_remains(self) -> dict[str, int]:
         """Kill what a killed supervisor may have left; return the ports it used."""
+        self.events_log.parent.mkdir(parents=True, exist_ok=True)
         with suppress(StackError):
             old = load_state(self.options.directory, running=False)
             if old is not None:

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from api.stack.state import load_state
+from api.stack.vllm_environment import recipe_digest
 from tests.stack.helpers import (
     BURNPROOF,
     GONE_LIMIT_S,
@@ -205,6 +206,29 @@ def test_an_engine_that_does_not_start_is_one_clear_error_with_the_end_of_its_lo
     state = load_state(directory, running=False)
     assert state is not None
     assert state.phase == "stopped"
+    assert nothing_left(state)
+
+
+def test_vllm_runs_in_its_own_environment_and_its_last_words_reach_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = recipe_digest()
+    assert digest is not None
+    monkeypatch.setenv("BURNPROOF_VLLM_HOME", str(tmp_path / "vllm"))
+    python = tmp_path / "vllm" / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@"; echo PYTHONPATH=$PYTHONPATH; exit 9\n')
+    python.chmod(0o755)
+    (tmp_path / "vllm" / "installed").write_text(digest)
+    failed = burnproof("up", *BARE, directory=tmp_path / "stack")
+    assert failed.returncode == 3
+    assert "already installed" in failed.stdout
+    assert "exited with 9 before it was ready" in failed.stderr
+    assert "-m vllm.entrypoints.openai.api_server --model" in failed.stderr
+    assert "PYTHONPATH=\n" in failed.stderr
+    assert "SIMULATED" not in failed.stdout + failed.stderr
+    state = load_state(tmp_path / "stack", running=False)
+    assert state is not None
     assert nothing_left(state)
 
 
