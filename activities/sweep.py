@@ -11,6 +11,7 @@ import structlog
 from pydantic import BaseModel
 from temporalio import activity
 
+from activities.names import lease_of
 from activities.ports import AuditLog, GatewayControl, Holds, Now, Runs
 from audit.records import Hold, HoldState
 
@@ -71,17 +72,25 @@ class Sweeper:
         run = await self._audit.run(owner)
         if run is not None and await self._is_open(run.workflow_id):
             return False
-        leases = [
-            lease for lease in await self._gateway.open_leases() if lease.get("run_id") == owner
-        ]
-        receipts = [await self._gateway.close_lease(lease["lease_id"]) for lease in leases]
-        if any(receipt.get("still_touching") for receipt in receipts):
+        receipts = await self._close_all(owner)
+        if any(one.get("still_touching") or one.get("state") == "open" for one in receipts):
             return False
-        proof = {"by": "sweep", "receipts": receipts, "open_leases_after": 0}
+        proof = {"by": "sweep", "receipts": receipts}
         await self._holds.release_hold(hold.target, owner, proof, self._now(), by_sweep=True)
         if run is not None and not run.outcome:
             await self._close_record(owner, proof)
         return True
+
+    async def _close_all(self, run_id: str) -> list[dict[str, Any]]:
+        """Close every lease of a run; its own also when the gateway shows it closed, or never did.
+
+        The receipt of a repeated close says what the lease still touches, and a close ahead of a
+        late opening makes that opening fail.
+        """
+        shown = await self._gateway.open_leases()
+        others = {lease["lease_id"] for lease in shown if lease.get("run_id") == run_id}
+        ids = [lease_of(run_id), *sorted(others - {lease_of(run_id)})]
+        return [await self._gateway.close_lease(lease_id) for lease_id in ids]
 
     async def _is_open(self, workflow_id: str) -> bool:
         try:

@@ -25,6 +25,7 @@ with workflow.unsafe.imports_passed_through():
         RemovalProof,
         WithdrawInput,
     )
+    from activities.names import lease_of
     from activities.observe import ObserveInput
     from activities.preflight import PreflightInput, PreflightResult
     from canary.config import ObserveConfig
@@ -69,7 +70,7 @@ class FaultExperiment(Conversation):
         name = metadata.get("name") if isinstance(metadata, dict) else None
         self._name = str(name or "unnamed")[:100]
         self._run_id = ids.run_id(self._name, workflow.info().run_id)
-        self._lease_id = f"{self._run_id}.lease"
+        self._lease_id = lease_of(self._run_id)
 
     @workflow.run
     async def run(self, raw: dict[str, Any]) -> FaultExperimentResult:
