@@ -29,7 +29,7 @@ class Policy:
     """How patient we are with a process, and how often it may come back."""
 
     ready_seconds: float
-    """Longest start. Source: ours, 2026-12: far above the usual seconds (vLLM: 115), for a busy machine."""
+    """Longest start. Source: ours, 2026-12: thrice what a machine ten times overloaded took."""
     grace_seconds: float
     """Between SIGTERM and SIGKILL."""
     max_restarts: int | None = None
@@ -42,7 +42,7 @@ _POLICIES = {
     "worker": Policy(120, 8),
     "traffic": Policy(60, 3),
 }
-_ENGINES = {EngineKind.VLLM: Policy(400, 10, 2), EngineKind.SIMULATED: Policy(60, 2, 2)}
+_ENGINES = {EngineKind.VLLM: Policy(900, 10, 2), EngineKind.SIMULATED: Policy(60, 2, 2)}
 
 
 @dataclass(frozen=True)
