@@ -95,7 +95,7 @@ class Result:
 
 _UNIT = (
     "slo canary faults remediation text audit api gateway simulated_engine traffic targets "
-    "activities architecture stack vllm_env"
+    "activities architecture contracts stack vllm_env"
 )
 SUITES: tuple[Suite, ...] = (
     Suite(
