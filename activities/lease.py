@@ -151,15 +151,21 @@ class Leases:
     async def _hold(self, input: HoldFaultInput, run: tuple[str, str], renewals: Renewals) -> str:
         clock = asyncio.get_running_loop().time
         last_answer = clock()
+        # This attempt may have taken over from a dead worker's: it renews nothing on credit, or
+        # each move would give a wedged run ten seconds more.
+        has_answered = False
         while True:
             answer = await self._runs.answers(*run, ANSWER_SECONDS)
             if answer is Answer.CLOSED:
                 return "run_closed"
             if answer is Answer.ALIVE:
-                last_answer = clock()
+                last_answer, has_answered = clock(), True
             elif clock() - last_answer > SILENCE_LIMIT_SECONDS:
                 log.warning("run is silent, letting its lease lapse", run=input.run_id)
                 return "run_silent"
+            if not has_answered:
+                await self._sleep(min(1.0, input.renew_seconds))
+                continue
             try:
                 await self._gateway.renew_lease(input.lease_id, input.seconds)
                 renewals.count += 1

@@ -71,6 +71,15 @@ def test_a_run_that_falls_silent_gets_no_renewal_after_ten_seconds() -> None:
     assert scene.ended_at <= last_answer + 10.0 + 5.0 + 0.2
 
 
+def test_an_attempt_that_took_over_renews_nothing_before_its_first_answer() -> None:
+    scene = Scene(*[Answer.SILENT] * 100)
+    assert scene.play() == HoldFaultResult(ended="run_silent", renewals=0)
+    assert scene.gateway.renewals == []
+    late = Scene(*[Answer.SILENT] * 3, Answer.ALIVE, Answer.CLOSED)
+    assert late.play() == HoldFaultResult(ended="run_closed", renewals=1)
+    assert late.gateway.renewals == [3.0]
+
+
 def test_a_silence_shorter_than_ten_seconds_is_forgiven() -> None:
     scene = Scene(Answer.ALIVE, Answer.SILENT, Answer.ALIVE, Answer.SILENT, *[Answer.ALIVE] * 9)
     scene.at[60.0] = lambda: scene.runs.script.extend([Answer.CLOSED])
