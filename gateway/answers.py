@@ -24,6 +24,10 @@ class Untouched(web.StreamResponse):
 
     kept: frozenset[str] = frozenset()
 
+    def send_headers_with_body(self) -> None:
+        """Let the headers leave in one packet with the body's begin, which is at hand."""
+        self._send_headers_immediately = False
+
 
 def untouched(
     flight: Flight, status: int, headers: CIMultiDict[str], reason: str | None = None
@@ -45,14 +49,17 @@ async def remove_added(_request: web.Request, response: web.StreamResponse) -> N
                 response.headers.pop(name, None)
 
 
-async def write(response: web.StreamResponse, data: bytes) -> None:
-    """Write to the client.
+async def write(response: web.StreamResponse, data: bytes, *, last: bool = False) -> None:
+    """Write to the client; the last piece leaves in one packet with the end mark.
 
     Raises:
         ClientGone: Its connection is closed.
     """
     try:
-        await response.write(data)
+        if last:
+            await response.write_eof(data)
+        else:
+            await response.write(data)
     except ConnectionError as error:
         raise ClientGone from error
 
@@ -68,10 +75,10 @@ async def answer(
     flight.status = status
     response = untouched(flight, status, headers)
     response.content_length = len(body)
+    response.send_headers_with_body()
     try:
         await response.prepare(request)
-        await response.write(body)
-        await response.write_eof()
+        await response.write_eof(b"" if request.method == "HEAD" else body)
     except ConnectionError as error:
         raise ClientGone from error
     return response

@@ -34,6 +34,9 @@ MAX_SEGMENT_BYTES = 4 * 1024 * 1024
 """Largest part: a page from disk reads whole parts."""
 
 
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A record as it is handed out."""
@@ -78,7 +81,7 @@ class Journal:
         """Add a record; its sequence must be the next one."""
         if record.seq != self.last_seq + 1:
             raise ValueError(f"sequence {record.seq} does not follow {self.last_seq}")
-        line = json.dumps(record.to_json(), separators=(",", ":"), allow_nan=False).encode()
+        line = _encode(record.to_json()).encode()
         entry = Entry(record.seq, record.at, record.route, line)
         self.last_seq = record.seq
         self._ring.append(entry)

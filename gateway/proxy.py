@@ -151,9 +151,8 @@ class Proxy:
             injected = await before_sending(flight)
             if injected is not None:
                 return await self._inject(exchange, injected)
-        base = next(each.base for each in route.config.replicas if each.name == name)
         count = partial(self._core.count_reset, route.config.name, name)
-        upstream = await self._upstream.send(base, exchange.outgoing, count)
+        upstream = await self._upstream.send(route.bases[name], exchange.outgoing, count)
         try:
             return await self._pass_on(exchange, upstream)
         finally:
@@ -177,6 +176,8 @@ class Proxy:
         request, flight = exchange.request, exchange.flight
         response = untouched(flight, upstream.status, response_headers(upstream), upstream.reason)
         flight.status = upstream.status
+        if upstream.content.total_bytes:  # the body's begin is here: no need for two packets
+            response.send_headers_with_body()
         try:
             await response.prepare(request)
         except ConnectionError as error:
@@ -185,7 +186,12 @@ class Proxy:
         reading = Reading.of(upstream, flight)
         try:
             async for chunk in upstream.content.iter_any():
-                await self._write_chunk(response, reading, chunk)
+                if reading.stalls:
+                    await self._write_stalled(response, reading, chunk)
+                    continue
+                now = self._core.clock.mono()
+                await write(response, chunk, last=upstream.content.at_eof())
+                reading.take(chunk, now)
         except (aiohttp.ClientError, OSError):
             flight.cause = Cause.LOST
             reading.end()
@@ -199,18 +205,12 @@ class Proxy:
         flight.cause = Cause.COMPLETE
         return response
 
-    async def _write_chunk(
+    async def _write_stalled(
         self, response: web.StreamResponse, reading: "Reading", chunk: bytes
     ) -> None:
-        mono = self._core.clock.mono
-        if not reading.stalls:
-            now = mono()
-            await write(response, chunk)
-            reading.take(chunk, now)
-            return
         tokens = reading.content_chunks
         async for piece in stall_stream(reading.flight, chunk, reading.stalls, tokens):
-            now = mono()
+            now = self._core.clock.mono()
             await write(response, piece)
             reading.take(piece, now)
 

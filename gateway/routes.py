@@ -42,6 +42,10 @@ class RouteState:
     """The running state of one route."""
 
     config: RouteConfig
+    indicator: Indicator = field(init=False)
+    """What counts as bad here when nobody gives an SLO."""
+    bases: dict[str, str] = field(default_factory=dict)
+    """The address of each replica."""
     load: dict[str, int] = field(default_factory=dict)
     """Requests outstanding at each replica."""
     base: dict[str, Breaker] = field(default_factory=dict)
@@ -59,7 +63,9 @@ class RouteState:
 
     def __post_init__(self) -> None:
         breaker = self.config.breaker
+        self.indicator = Indicator(max_gap_seconds=self.config.gap_limit_seconds)
         for replica in self.config.replicas:
+            self.bases[replica.name] = replica.base
             self.load[replica.name] = 0
             self.base[replica.name] = Breaker.fresh(
                 breaker.threshold_ratio, breaker.window, breaker.min, breaker.open_seconds
@@ -69,11 +75,6 @@ class RouteState:
     def names(self) -> tuple[str, ...]:
         """The replicas' names."""
         return tuple(self.load)
-
-    @property
-    def indicator(self) -> Indicator:
-        """What counts as bad here when nobody gives an SLO."""
-        return Indicator(max_gap_seconds=self.config.gap_limit_seconds)
 
     # What a lease puts on the route
 
@@ -138,9 +139,12 @@ class RouteState:
     def choose(self, flight: Flight, now: float, tried: frozenset[str] = frozenset()) -> Choice:
         """Say which replica serves, leaving out those that were tried."""
         self._label(flight)
-        names = tuple(name for name in self.names if name not in tried)
         if flight.pinned:
             return Choice(flight.arm, flight.pinned, flight.pinned)
+        own = flight.assigned
+        if own not in tried and self.breaker_for(own, flight).tick(now) is BreakerState.CLOSED:
+            return Choice(flight.arm, own, own)  # what `settle` says when all is well
+        names = tuple(name for name in self.names if name not in tried)
         choice = settle(flight.arm, flight.assigned, names, self._health(flight, names, now))
         self.all_open += choice.all_open
         return choice

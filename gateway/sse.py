@@ -21,6 +21,8 @@ MAX_EVENT_BYTES = 4 * 1024 * 1024
 MAX_TEXT_CHARACTERS = 1_000_000
 """Characters of an answer kept to compute its flags."""
 
+_decode = json.JSONDecoder().raw_decode
+
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 _TERMINAL_TYPES = frozenset({"message_stop", "response.completed", "response.incomplete"})
@@ -89,21 +91,35 @@ class SseReader:
             self._after_cr = False
             if chunk.startswith(b"\n"):
                 chunk = chunk[1:]
+        if b"\r" not in chunk and len(self._line) + len(chunk) <= MAX_EVENT_BYTES:
+            self._feed_plain(chunk, now)
+            return
         start = 0
         for end in _LINE_END.finditer(chunk):
             self._take(chunk[start : end.start()])
             start = end.end()
-            self._end_line(now)
+            line, self._line = bytes(self._line), bytearray()
+            self._end_line(line, now)
         if start:
             self._after_cr = chunk.endswith(b"\r")
         self._take(chunk[start:])
+
+    def _feed_plain(self, chunk: bytes, now: float) -> None:
+        """Do the same for the usual chunk: lines that end in LF, of bearable length."""
+        first, *lines = chunk.split(b"\n")
+        self._line += first
+        if not lines:
+            return
+        line, self._line = bytes(self._line), bytearray(lines.pop())
+        self._end_line(line, now)
+        for line in lines:
+            self._end_line(line, now)
 
     def _take(self, piece: bytes) -> None:
         if len(self._line) + len(piece) <= MAX_EVENT_BYTES:
             self._line += piece
 
-    def _end_line(self, now: float) -> None:
-        line, self._line = bytes(self._line), bytearray()
+    def _end_line(self, line: bytes, now: float) -> None:
         if not line:
             data, self._data, self._data_size = self._data, [], 0
             if data:
@@ -123,10 +139,11 @@ class SseReader:
             self.facts.done = True
             return
         try:
-            document = json.loads(data)
+            text = data.decode("utf-8", "surrogatepass")
+            document, end = _decode(text)
         except (ValueError, RecursionError):
             return
-        if isinstance(document, dict):
+        if isinstance(document, dict) and not text[end:].strip():
             note_chunk(self.facts, document, now)
 
 

@@ -9,9 +9,10 @@ sent and may go to another replica. Every other loss is final: the replica may h
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 from multidict import CIMultiDict
@@ -80,16 +81,31 @@ def connection_tokens(values: Iterable[str]) -> frozenset[str]:
     return frozenset(part.strip().lower() for value in values for part in value.split(","))
 
 
+_reused: ContextVar[bool] = ContextVar("reused", default=False)
+"""Whether the request that this task sends has got a socket that served another one before."""
+
+
+class _NotingConnector(aiohttp.TCPConnector):
+    """A pool that says whether it gave a used socket. Tracing says so too, at a higher cost."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._served: WeakSet[Any] = WeakSet()
+
+    async def connect(self, *args: Any, **named: Any) -> Any:
+        """Get a connection."""
+        connection = await super().connect(*args, **named)
+        _reused.set(connection.protocol in self._served)
+        self._served.add(connection.protocol)
+        return connection
+
+
 class Upstream:
     """The HTTP client of the data path."""
 
     def __init__(self) -> None:
-        trace = aiohttp.TraceConfig()
-        trace.on_connection_reuseconn.append(_note_reuse)
-        self._pooled = _session(
-            aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS), [trace]
-        )
-        self._fresh = _session(aiohttp.TCPConnector(limit=0, force_close=True), [])
+        self._pooled = _session(_NotingConnector(limit=0, keepalive_timeout=IDLE_SECONDS))
+        self._fresh = _session(aiohttp.TCPConnector(limit=0, force_close=True))
 
     async def close(self) -> None:
         """Close all sockets."""
@@ -107,17 +123,17 @@ class Upstream:
             ConnectFailed: Nothing was sent.
             UpstreamLost: The connection broke before an answer.
         """
-        reuse = SimpleNamespace(reused=False)
+        _reused.set(False)
         try:
-            return await self._request(self._pooled, base, outgoing, reuse)
+            return await self._request(self._pooled, base, outgoing)
         except UpstreamLost:
-            if not reuse.reused:
+            if not _reused.get():
                 raise
         on_reset()
-        return await self._request(self._fresh, base, outgoing, None)
+        return await self._request(self._fresh, base, outgoing)
 
     async def _request(
-        self, session: aiohttp.ClientSession, base: str, outgoing: Outgoing, reuse: Any
+        self, session: aiohttp.ClientSession, base: str, outgoing: Outgoing
     ) -> aiohttp.ClientResponse:
         try:
             return await session.request(
@@ -126,7 +142,6 @@ class Upstream:
                 headers=outgoing.headers,
                 data=_payload(outgoing.body),
                 allow_redirects=False,
-                trace_request_ctx=reuse,
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise ConnectFailed(str(error)) from error
@@ -134,24 +149,16 @@ class Upstream:
             raise UpstreamLost(str(error)) from error
 
 
-def _session(
-    connector: aiohttp.TCPConnector, traces: list[aiohttp.TraceConfig]
-) -> aiohttp.ClientSession:
+def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=connector,
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=_SKIP_AUTO,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
-        trace_configs=traces,
         max_line_size=64 * 1024,
         max_field_size=64 * 1024,
     )
-
-
-async def _note_reuse(_session: aiohttp.ClientSession, context: Any, _params: Any) -> None:
-    if context.trace_request_ctx is not None:
-        context.trace_request_ctx.reused = True
 
 
 def _payload(body: bytes) -> bytes | AsyncIterator[bytes] | None:

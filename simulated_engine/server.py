@@ -211,7 +211,7 @@ class Engine:
         elif not cut:
             tail = shape.usage(request.prompt_tokens, length) if request.include_usage else b""
             pending += tail + DONE
-        await response.write(pending)
+        await response.write_eof(pending)
         return response, not fails and not cut
 
 

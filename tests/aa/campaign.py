@@ -32,6 +32,7 @@ CLIENTS_AT_ONCE = 8
 
 POLL_SECONDS = 0.5
 LEASE_SECONDS = 60.0
+RENEW_SECONDS = 5.0
 FAULT_SECONDS = 600.0
 
 
@@ -164,6 +165,8 @@ class Driver:
     ) -> tuple[ObserveReport, list[Page]]:
         """Feed the pages as they come until every answer has its record."""
         session, pages, found = Session(config), list[Page](), 0
+        assert config.lease_id is not None
+        renewed = time.monotonic()
         while True:
             raw = await self._admin.journal(self._route, cursor, lease_id=config.lease_id)
             page = Page.from_json(raw)
@@ -174,6 +177,9 @@ class Driver:
                 await clients
                 if found >= sent.total() and not page.in_flight:
                     return session.report(), pages
+            if time.monotonic() - renewed > RENEW_SECONDS:
+                await self._admin.renew_lease(config.lease_id, LEASE_SECONDS)
+                renewed = time.monotonic()
             await asyncio.wait([clients], timeout=POLL_SECONDS)
 
 
