@@ -108,7 +108,7 @@ class FaultExperiment(Conversation):
         if parsed.spec.approval.required:
             await self._wait_for_approval(parsed)
         facts.preflight = await self._preflight(parsed, admitted)
-        self._enter(Phase.STEADY_STATE)
+        self._proceed(Phase.STEADY_STATE)
         facts.steady = await self._observe(
             "steady", plans.steady(parsed), parsed.spec.steady_state.window
         )
@@ -117,9 +117,9 @@ class FaultExperiment(Conversation):
         await self._open_lease(parsed, admitted)
         facts.compare = await self._break(parsed, admitted)
         if facts.compare.reason is StopReason.TRIGGER:
-            self._enter(Phase.REMEDIATING)
+            self._proceed(Phase.REMEDIATING)
             facts.remedy = await self._remediate(parsed, admitted)
-        self._enter(Phase.WITHDRAWING)
+        self._proceed(Phase.WITHDRAWING)
         if not await self._undo.run_now(WITHDRAW):
             return
         await self._recover(parsed)
@@ -134,7 +134,7 @@ class FaultExperiment(Conversation):
         return parsed
 
     async def _admit(self, parsed: ParsedExperiment) -> AdmitResult:
-        self._enter(Phase.ADMITTING)
+        self._proceed(Phase.ADMITTING)
         self._facts.admission_tried = True
         admitted: AdmitResult = await workflow.execute_activity(
             "admit",
@@ -153,7 +153,7 @@ class FaultExperiment(Conversation):
         return admitted
 
     async def _wait_for_approval(self, parsed: ParsedExperiment) -> None:
-        self._enter(Phase.WAITING_FOR_APPROVAL)
+        self._proceed(Phase.WAITING_FOR_APPROVAL)
         wait = timedelta(seconds=parsed.spec.approval.within)
         try:
             await workflow.wait_condition(lambda: self._approval is not None, timeout=wait)
@@ -165,7 +165,7 @@ class FaultExperiment(Conversation):
         self._notes.append(f"approved by {self._approval.by} (claimed)")
 
     async def _preflight(self, parsed: ParsedExperiment, admitted: AdmitResult) -> PreflightResult:
-        self._enter(Phase.PREFLIGHT)
+        self._proceed(Phase.PREFLIGHT)
         found: PreflightResult = await workflow.execute_activity(
             "preflight",
             PreflightInput(
@@ -181,7 +181,7 @@ class FaultExperiment(Conversation):
         return found
 
     async def _open_lease(self, parsed: ParsedExperiment, admitted: AdmitResult) -> None:
-        self._enter(Phase.INJECTING)
+        self._proceed(Phase.INJECTING)
         within = timedelta(seconds=parsed.spec.lease.withdraw_within)
         seconds = parsed.spec.lease.seconds
         self._facts.lease_pushed = True
@@ -209,7 +209,7 @@ class FaultExperiment(Conversation):
                 result_type=InjectResult,
                 **policies.ACTUATE,
             )
-            self._enter(Phase.OBSERVING)
+            self._proceed(Phase.OBSERVING)
             if stage == len(stages) - 1:
                 break
             self._notes.append(f"ramp: share {share:g}")
@@ -304,7 +304,7 @@ class FaultExperiment(Conversation):
     async def _recover(self, parsed: ParsedExperiment) -> None:
         proof = self._facts.proof
         assert proof is not None
-        self._enter(Phase.RECOVERING)
+        self._proceed(Phase.RECOVERING)
         config = plans.met_again(
             parsed.objectives,
             plans.settle_rule(parsed),
@@ -353,6 +353,16 @@ class FaultExperiment(Conversation):
             exit_code=report.exit_code,
             reasons=report.reasons,
         )
+
+    def _proceed(self, phase: Phase) -> None:
+        """Go on to the next step, unless somebody asked to stop.
+
+        An activity that ends well although its cancel was asked for swallows that cancel, so the
+        body looks again before each step.
+        """
+        if self._facts.abort is not None or workflow.cancellation_reason() is not None:
+            raise asyncio.CancelledError
+        self._enter(phase)
 
     def _enter(self, phase: Phase) -> None:
         self._phase = phase

@@ -4,6 +4,7 @@ It works under the root run's hold and lease and frees neither: when it dies, it
 that lease. What it hands back is what it saw; whether the run passes is decided by the root.
 """
 
+import asyncio
 from datetime import timedelta
 
 from temporalio import workflow
@@ -149,6 +150,8 @@ class RemediationRun:
         )
 
     async def _observe(self, stream: str, config: ObserveConfig) -> ObserveReport:
+        if workflow.cancellation_reason() is not None:  # an act that ended well swallowed it
+            raise asyncio.CancelledError
         report: ObserveReport = await workflow.execute_activity(
             "observe",
             ObserveInput(

@@ -1,4 +1,4 @@
-"""A time-skipping server for each scenario (0.3 s), and a whole crew of real activities over a SIMULATED gateway."""
+"""A time-skipping server for each scenario, and a crew of real activities over a SIMULATED gateway."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ from audit.asynchronous import AsyncAuditStore
 from audit.store import AuditStore
 from settings import WorkerSettings
 from targets.simulated import SimulatedGateway
-from tests.binaries import temporal_binary, test_server_binary
+from tests.binaries import test_server_binary
 from worker import Crew, Ports, build_workers
 from workflows import queues
 from workflows.search_attributes import ALL

@@ -1,8 +1,9 @@
-"""A cancel, or an abort, at every step: before it, after it, and twice. The world is always put back.
+"""A cancel, or an abort, at every step, once and twice. The world is always put back.
 
 The main story is run once to learn its steps; then once more for each step with a cancel sent just
-as the activity of that step starts, or just as it has ended. This is what catches an undo that a
-cancel can interrupt.
+as the activity of that step starts. This is what catches an undo that a cancel can interrupt, and a
+cancel that a successful activity swallows. (A cancel sent from inside an activity that is about to
+return makes the time-skipping server lose that activity, so it is sent at the start only.)
 """
 
 import asyncio
@@ -40,11 +41,10 @@ STEPS = (
 
 
 class Strike(Interceptor):
-    """Does something when the n-th activity starts, or has ended."""
+    """Does something when the n-th activity starts."""
 
-    def __init__(self, at: int, when: str) -> None:
+    def __init__(self, at: int) -> None:
         self.at = at
-        self.when = when
         self.seen: list[str] = []
         self.act: Any = None
 
@@ -55,13 +55,9 @@ class Strike(Interceptor):
             async def execute_activity(self, input: ExecuteActivityInput) -> Any:
                 index = len(outer.seen)
                 outer.seen.append(input.fn.__self__.__class__.__name__ + "." + input.fn.__name__)
-                if index == outer.at and outer.when == "before":
+                if index == outer.at:
                     await outer.act()
-                try:
-                    return await self.next.execute_activity(input)
-                finally:
-                    if index == outer.at and outer.when == "after":
-                        await outer.act()
+                return await self.next.execute_activity(input)
 
         return Watch(next)
 
@@ -83,7 +79,7 @@ async def run_with(strike: Strike, world: World, act: str) -> WorkflowHandle[Any
 
 
 async def test_these_are_the_steps(time_skipping: WorkflowEnvironment, tmp_path: Path) -> None:
-    strike = Strike(-1, "before")
+    strike = Strike(-1)
     async with open_world(time_skipping, tmp_path, strike) as world:
         handle = await world.start(mended())
         await handle.result()
@@ -98,12 +94,11 @@ async def test_these_are_the_steps(time_skipping: WorkflowEnvironment, tmp_path:
 
 
 @pytest.mark.parametrize("act", ["cancel", "cancel twice", "abort"])
-@pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", range(len(STEPS)), ids=[f"{i}-{n}" for i, n in enumerate(STEPS)])
 async def test_the_world_is_put_back(
-    time_skipping: WorkflowEnvironment, tmp_path: Path, at: int, when: str, act: str
+    time_skipping: WorkflowEnvironment, tmp_path: Path, at: int, act: str
 ) -> None:
-    strike = Strike(at, when)
+    strike = Strike(at)
     async with open_world(time_skipping, tmp_path, strike) as world:
         handle = await run_with(strike, world, act)
         try:
@@ -116,7 +111,8 @@ async def test_the_world_is_put_back(
         rows = world.store.history()
         if not rows or rows[0].kind != "FaultExperiment":
             return  # struck before admission: nothing was opened
-        assert rows[0].outcome in {"INCONCLUSIVE", "PASS"}, rows[0]
+        too_late = STEPS[at] in {"settle_hold", "conclude"}
+        assert rows[0].outcome == ("PASS" if too_late else "INCONCLUSIVE"), rows[0]
         assert rows[0].finished_at is not None
         kinds = world.kinds()
         assert kinds.count("injected") <= 1

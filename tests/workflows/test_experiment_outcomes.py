@@ -2,9 +2,6 @@
 
 from typing import Any
 
-import pytest
-from temporalio.client import WorkflowFailureError
-
 from audit.replay import replay
 from tests.workflows.conftest import World, errors, experiment, mended
 
