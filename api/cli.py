@@ -9,14 +9,8 @@ import sys
 from typing import NoReturn
 
 import typer
-from sqlalchemy.exc import SQLAlchemyError
 
-from api.client import NotReachable
 from api.commands import control, experiment, records, stack
-from api.stack.errors import StackError
-from audit.errors import AuditError
-from slo.errors import SpecErrors
-from targets.errors import TargetError
 
 EXIT_NOTHING_LEARNT = 3
 EXIT_STOPPED = 2
@@ -31,16 +25,19 @@ app = typer.Typer(
 for theme in (stack, experiment, records, control):
     theme.register(app)
 
-EXPECTED = (
-    StackError,
-    NotReachable,
-    SpecErrors,
-    AuditError,
-    TargetError,
-    SQLAlchemyError,
-    ValueError,
-    OSError,
-)
+
+def is_expected(problem: Exception) -> bool:
+    """Tell whether a problem is the user's to mend, so that one line says it."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from api.errors import NotReachable
+    from api.stack.errors import StackError
+    from audit.errors import AuditError
+    from slo.errors import SpecErrors
+    from targets.errors import TargetError
+
+    ours = (StackError, NotReachable, SpecErrors, AuditError, TargetError)
+    return isinstance(problem, (*ours, SQLAlchemyError, ValueError, OSError))
 
 
 def main() -> NoReturn:
@@ -61,7 +58,9 @@ def run(arguments: list[str]) -> int:
         return EXIT_NOTHING_LEARNT
     except KeyboardInterrupt:
         return EXIT_STOPPED
-    except EXPECTED as problem:
+    except Exception as problem:
+        if not is_expected(problem):
+            raise
         typer.echo(f"burnproof: {problem}", err=True)
         return EXIT_NOTHING_LEARNT
     return returned if isinstance(returned, int) else 0

@@ -33,6 +33,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 
 from activities.sweep import SweepInput
+from api.errors import NotReachable
 from settings import TemporalSettings
 from workflows import ids, queues
 from workflows.search_attributes import ALL
@@ -40,10 +41,6 @@ from workflows.state import AbortInput, ApproveInput, FaultExperimentView, Messa
 
 # Source: ours, 2026-12: a lease is 20 s, so a minute is three leases.
 SWEEP_EVERY = timedelta(seconds=60)
-
-
-class NotReachable(Exception):
-    """The Temporal server cannot be reached; the message says what to do."""
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,6 @@ from enum import StrEnum
 from fractions import Fraction
 from itertools import pairwise
 
-from scipy.special import betaincinv
-
 CONFIDENCE = 0.95
 """Two-sided confidence of the interval; 0.025 in each tail. Source: ours, the usual choice."""
 
@@ -99,6 +97,8 @@ def clopper_pearson(bad: int, total: int, confidence: float = CONFIDENCE) -> tup
         raise ValueError(f"{bad} of {total} is not a count of events")
     if total == 0:
         return 0.0, 1.0
+    from scipy.special import betaincinv  # most commands never need it: 0.7 s of start-up
+
     tail = (1.0 - confidence) / 2.0
     low = 0.0 if bad == 0 else float(betaincinv(bad, total - bad + 1, tail))
     high = 1.0 if bad == total else float(betaincinv(bad + 1, total - bad, 1.0 - tail))

@@ -9,13 +9,12 @@ import asyncio
 import getpass
 import json
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from api import client as temporal
-from api.context import Context, load_context
-from targets.errors import TargetError
+if TYPE_CHECKING:
+    from api.context import Context
 
 EXIT_NOTHING_LEARNT = 3
 
@@ -40,6 +39,8 @@ def stop(
     """Withdraw every fault now and refuse new runs until `release`."""
     if not every:
         raise typer.BadParameter("say --all: every fault is withdrawn and new runs are refused")
+    from api.context import load_context
+
     failed = asyncio.run(_stop(load_context(), reason))
     for line in failed:
         typer.echo(f"burnproof: not reached: {line}", err=True)
@@ -48,7 +49,11 @@ def stop(
         raise typer.Exit(EXIT_NOTHING_LEARNT)
 
 
-async def _stop(context: Context, reason: str) -> list[str]:
+async def _stop(context: "Context", reason: str) -> list[str]:
+    from api import client as temporal
+    from api.errors import NotReachable
+    from targets.errors import TargetError
+
     failed = []
     try:
         admin = context.admin()
@@ -66,13 +71,15 @@ async def _stop(context: Context, reason: str) -> list[str]:
         client = await temporal.connect(context.temporal)
         for workflow_id in await temporal.open_experiments(client):
             await temporal.abort(client, workflow_id, getpass.getuser(), reason)
-    except temporal.NotReachable as error:
+    except NotReachable as error:
         failed.append(f"Temporal: {error}")
     return failed
 
 
 def release() -> None:
     """Allow runs again after `stop --all`."""
+    from api.context import load_context
+
     context = load_context()
     context.store().clear_stop(getpass.getuser(), datetime.now(UTC))
 
@@ -92,6 +99,8 @@ def abort(
     reason: Annotated[str, typer.Option(help="Why.")] = "",
 ) -> None:
     """Stop one run: its fault is withdrawn, it ends INCONCLUSIVE."""
+    from api import client as temporal
+    from api.context import load_context
 
     async def send() -> str:
         client = await temporal.connect(load_context().temporal)
@@ -105,6 +114,8 @@ def approve(
     note: Annotated[str, typer.Option(help="Why it is fine.")] = "",
 ) -> None:
     """Consent to a run that waits for approval; never your own."""
+    from api import client as temporal
+    from api.context import load_context
 
     async def send() -> tuple[bool, str]:
         client = await temporal.connect(load_context().temporal)
@@ -120,6 +131,8 @@ def approve(
 @holds_app.command("list")
 def list_holds() -> None:
     """List who holds what."""
+    from api.context import load_context
+
     for hold in load_context().store().list_holds():
         typer.echo(f"{hold.target}: {hold.state} {hold.run_id or ''} {hold.reason}".rstrip())
 
@@ -130,6 +143,8 @@ def clear_hold(
     reason: Annotated[str, typer.Option(help="What you checked; kept on the trail.")],
 ) -> None:
     """Free a quarantined target after you have looked at it."""
+    from api.context import load_context
+
     load_context().store().clear_quarantine(target, getpass.getuser(), reason, datetime.now(UTC))
     typer.echo(f"{target}: free")
 
@@ -137,6 +152,8 @@ def clear_hold(
 @settings_app.command("show")
 def show_settings() -> None:
     """Print the effective settings; secrets are masked."""
+    from api.context import load_context
+
     context = load_context()
     shown = {
         "temporal": context.temporal.model_dump(mode="json"),

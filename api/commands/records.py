@@ -1,17 +1,12 @@
 """`history`, `show`, `replay`: read the audit trail, and compute every decision again."""
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from api.context import load_context
-from audit.markdown import render
-from audit.replay import replay as replay_run
-from audit.report import assemble
-from audit.store import AuditStore
+if TYPE_CHECKING:
+    from audit.store import AuditStore
 
 EXIT_TAMPERED = 1
 EXIT_NOTHING_LEARNT = 3
@@ -28,6 +23,11 @@ def history(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Runs to list.")] = 20,
 ) -> None:
     """List runs, newest first."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from api.context import load_context
+
     rows = load_context().store().history(limit)
     table = Table("run", "kind", "outcome", "exit", "opened", "by", "trigger", box=None)
     for row in rows:
@@ -43,7 +43,7 @@ def history(
     Console().print(table)
 
 
-def resolve_run(store: AuditStore, run: str) -> str:
+def resolve_run(store: "AuditStore", run: str) -> str:
     """Return the one run id that `run` names, or is the beginning of.
 
     Raises:
@@ -63,6 +63,10 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
 ) -> None:
     """Show one run: outcome, what it rests on, receipts, evidence."""
+    from api.context import load_context
+    from audit.markdown import render
+    from audit.report import assemble
+
     store = load_context().store()
     report = assemble(store, resolve_run(store, run))
     typer.echo(json.dumps(report, indent=2) if as_json else render(report))
@@ -73,6 +77,9 @@ def replay(
     every: Annotated[bool, typer.Option("--all", help="Every run on the trail.")] = False,
 ) -> None:
     """Compute every decision again from the stored evidence, and compare bit for bit."""
+    from api.context import load_context
+    from audit.replay import replay as replay_run
+
     store = load_context().store()
     if every == (run is not None):
         raise typer.BadParameter("name one run, or say --all")

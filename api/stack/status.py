@@ -69,7 +69,7 @@ async def look(state: StackState) -> Picture:
 
 
 async def _ask(name: str, question: Awaitable[T], problems: dict[str, str]) -> T | None:
-    from api.client import NotReachable
+    from api.errors import NotReachable
 
     try:
         return await asyncio.wait_for(question, LIMIT_SECONDS)

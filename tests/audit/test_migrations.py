@@ -85,3 +85,11 @@ def test_another_revision_is_refused_with_both_names(path: Path, revision: str) 
     with pytest.raises(SchemaNotReady, match=f"at revision {revision}, this code needs 0001"):
         require_current(database)
     database.dispose()
+
+
+def test_the_head_in_the_code_is_that_of_the_scripts() -> None:
+    from alembic.script import ScriptDirectory
+
+    from audit import migrations
+
+    assert ScriptDirectory.from_config(migrations._config()).get_heads() == [migrations.HEAD]

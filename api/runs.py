@@ -1,0 +1,196 @@
+"""Start a run, follow it, and turn however it ends into a result; plan one without starting it.
+
+A client and nothing more: the run lives in Temporal. Whatever happens to this process (Ctrl-C, a
+second one, SIGTERM, kill -9) the run goes on to its own end, and the fault has its lease.
+"""
+
+import asyncio
+import contextlib
+import getpass
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.exceptions import ApplicationError, CancelledError
+from temporalio.service import RPCError
+
+from activities.admit import ParsedExperiment, parse_documents, route_facts
+from api import client as temporal
+from api import live
+from api.context import Context
+from faults.blast_radius import AdmitInput, admit
+from faults.parse import Document, read_document
+from faults.resolve import resolve_arms, resolve_target
+from slo.errors import SpecErrors
+from slo.records import Page
+from workflows.endings import root_cause
+from workflows.state import FaultExperimentResult
+
+FOLLOW_SECONDS = 0.5
+RATE_SECONDS = 30.0
+EXIT_STOPPED = 2
+EXIT_NOTHING_LEARNT = 3
+
+
+def load(file: Path) -> tuple[ParsedExperiment, Document]:
+    """Read an experiment file with everything it names.
+
+    Raises:
+        SpecErrors: each problem as `file:line: path: message`.
+    """
+    document = read_document(str(file), lambda name: Path(name).read_text(encoding="utf-8"))
+    try:
+        return parse_documents(document.raw), document
+    except SpecErrors as problems:
+        raise document.located(problems) from None
+
+
+def load_or_exit(file: Path) -> tuple[ParsedExperiment, Document]:
+    """Do the same for a command: each problem is a line, and the exit code is 3."""
+    try:
+        return load(file)
+    except SpecErrors as problems:
+        for line in problems.lines:
+            typer.echo(line, err=True)
+        raise typer.Exit(EXIT_NOTHING_LEARNT) from None
+
+
+async def plan(parsed: ParsedExperiment, context: Context) -> tuple[list[str], bool]:
+    """Return what a run would do, as lines, and whether it would be admitted."""
+    admin = context.admin()
+    try:
+        routes = await admin.routes()
+        chosen = resolve_target(parsed.spec.target, [route_facts(route) for route in routes])
+        arms = resolve_arms(parsed.spec.arms.chaos.replicas, chosen.replicas)
+        raw = await admin.journal(chosen.route, tail_seconds=RATE_SECONDS)
+    finally:
+        await admin.aclose()
+    real = [record for record in Page.from_json(raw).records if not record.probe]
+    rate = len(real) / RATE_SECONDS if real else None
+    bad = sum(parsed.objectives[0].is_bad(record) for record in real)
+    report = admit(
+        AdmitInput(
+            spec=parsed.spec,
+            control=arms.control,
+            chaos=arms.chaos,
+            rate=rate,
+            bad_ratio=bad / len(real) if real else 0.0,
+        )
+    )
+    return live.plan_lines(parsed, chosen, arms, report, rate, context.engine), report.admitted
+
+
+def with_origin(raw: object, requested_by: str, trigger: str) -> dict[str, Any]:
+    """Return the document with who asked, and by which door."""
+    document: dict[str, Any] = dict(raw) if isinstance(raw, dict) else {}
+    metadata = document["metadata"]
+    who = requested_by or metadata.get("requestedBy") or _login()
+    return {**document, "metadata": {**metadata, "requestedBy": who, "trigger": trigger}}
+
+
+def _login() -> str:
+    with contextlib.suppress(OSError, KeyError):
+        return getpass.getuser()
+    return "unknown"
+
+
+async def start(raw: dict[str, Any], context: Context, *, detach: bool, as_json: bool) -> int:
+    """Start a run and follow it; return its exit code."""
+    client = await temporal.connect(context.temporal)
+    started = await temporal.start_experiment(client, raw)
+    console = Console(stderr=as_json)
+    console.print(f"run [bold]{started.run_id}[/]  workflow {started.workflow_id}")
+    if context.temporal.ui_url:
+        console.print(
+            f"{context.temporal.ui_url}/namespaces/{context.temporal.namespace}"
+            f"/workflows/{started.workflow_id.replace('/', '%2F')}"
+        )
+    if detach:
+        return 0
+    handle = client.get_workflow_handle(started.workflow_id)
+    return await _watch(client, handle, console, context, as_json=as_json)
+
+
+async def follow(workflow_id: str, context: Context) -> int:
+    """Follow a run that was started elsewhere; return its exit code."""
+    client = await temporal.connect(context.temporal)
+    handle = client.get_workflow_handle(workflow_id)
+    return await _watch(client, handle, Console(), context, as_json=False)
+
+
+async def _watch(
+    client: Client,
+    handle: WorkflowHandle[Any, Any],
+    console: Console,
+    context: Context,
+    *,
+    as_json: bool,
+) -> int:
+    ending = asyncio.create_task(handle.result())
+    try:
+        await _show_until(ending, handle, console, context)
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        ending.cancel()
+        console.print(
+            f"\ndetached: the run goes on. `burnproof follow {handle.id}` shows it, "
+            f"`burnproof abort {handle.id}` stops it and withdraws the fault."
+        )
+        return EXIT_STOPPED
+    result = await ended(ending)
+    if as_json:
+        typer.echo(json.dumps(result.model_dump(mode="json"), indent=2))
+    else:
+        live.print_result(console, result, context.is_simulated)
+    return result.exit_code
+
+
+async def _show_until(
+    ending: "asyncio.Task[Any]",
+    handle: WorkflowHandle[Any, Any],
+    console: Console,
+    context: Context,
+) -> None:
+    picture = live.Picture(context.is_simulated)
+    screen = Live(console=console, refresh_per_second=4) if console.is_terminal else None
+    with screen or contextlib.nullcontext():
+        while not ending.done():
+            with contextlib.suppress(RPCError):
+                view = await temporal.view(handle)
+                figures = await temporal.heartbeat(handle)
+                if screen is not None:
+                    screen.update(picture.render(view, figures))
+                else:
+                    for line in picture.lines(view, figures):
+                        console.print(line, highlight=False, soft_wrap=True)
+            await asyncio.wait([ending], timeout=FOLLOW_SECONDS)
+
+
+async def ended(ending: "asyncio.Task[Any]") -> FaultExperimentResult:
+    """Turn any end of a run into a result with an exit code; no data is never a pass."""
+    try:
+        return FaultExperimentResult.model_validate(await ending)
+    except WorkflowFailureError as failed:
+        return _failed(failed)
+
+
+def _failed(failed: WorkflowFailureError) -> FaultExperimentResult:
+    cause = root_cause(failed.cause)
+    if isinstance(cause, ApplicationError):
+        if cause.details:
+            with contextlib.suppress(ValueError):
+                return FaultExperimentResult.model_validate(cause.details[0])
+        undo = cause.type == "UndoFailed"
+        return FaultExperimentResult(
+            run_id="",
+            outcome="CLEANUP_FAILED" if undo else "CONFIGURATION",
+            exit_code=4 if undo else EXIT_NOTHING_LEARNT,
+            reasons=(cause.message,),
+        )
+    why = "cancelled" if isinstance(cause, CancelledError) else f"ended from outside: {cause}"
+    return FaultExperimentResult(
+        run_id="", outcome="INCONCLUSIVE", exit_code=EXIT_STOPPED, reasons=(why,)
+    )
