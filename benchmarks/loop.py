@@ -3,8 +3,8 @@
 Overhead is the wall time of a null experiment, as Temporal measured it, less the seconds that its
 observations watched (steady state, comparison, recovery) by the gateway's clock: the rest is
 admission, probes, lease, injection, withdrawal with proof, and the record. History events are
-counted for a null experiment and for a remedied one, each also with a fault that is held twice as
-long: the number must not grow with the length.
+counted for a null experiment and for a remedied one, each also with a fault that is held much
+longer: the number must not grow with the length.
 
 The engine is SIMULATED: figures here are about the loop, and say nothing of a real engine.
 """
@@ -40,7 +40,8 @@ EVENTS_LIMIT = 120
 NULL_SECONDS = 10.0
 """Length of the null fault; twice that in the longer run."""
 SIGNAL_REQUESTS = 1000
-"""Requests that the remedied run's signal waits for; twice that in the longer run."""
+"""Requests that the remedied run's signal waits for; four times that in the longer run, since how
+long the remedy then takes to be proven is chance."""
 
 Json = dict[str, Any]
 
@@ -173,11 +174,16 @@ async def run_all(repeats: int, rate: float) -> list[Measured]:
             print("  {:<24}{:<14}{:>8}{:>9}{:>10}{:>8}{:>8}{:>7}".format(*head))
             plan = [(f"null {i + 1}", null_run(NULL_SECONDS)) for i in range(repeats)]
             plan += [
-                ("null, twice as long", null_run(2 * NULL_SECONDS)),
+                ("null, longer", null_run(2 * NULL_SECONDS)),
                 ("remedied", remedied_run(SIGNAL_REQUESTS)),
-                ("remedied, twice as long", remedied_run(2 * SIGNAL_REQUESTS)),
+                ("remedied, longer", remedied_run(4 * SIGNAL_REQUESTS)),
             ]
             return [await measure(stack, client, name, raw) for name, raw in plan]
+
+
+def _is_longer(seconds: list[int]) -> bool:
+    """Tell whether the second fault was held for half as long again as the first, at least."""
+    return seconds[1] >= 1.5 * seconds[0]
 
 
 def judge(runs: list[Measured], load_before: float) -> Json:
@@ -192,6 +198,8 @@ def judge(runs: list[Measured], load_before: float) -> Json:
         "events_most": max(counts),
         "events_null": sorted({one.events for one in nulls}),
         "events_remedied": sorted({(one.events, one.child_events) for one in remedied}),
+        "fault_seconds_null": [round(one.fault_seconds) for one in (nulls[0], nulls[-1])],
+        "fault_seconds_remedied": [round(one.fault_seconds) for one in remedied],
         "outcomes": sorted({one.outcome for one in remedied}),
     }
     met = {
@@ -199,6 +207,8 @@ def judge(runs: list[Measured], load_before: float) -> Json:
         "events_most": figures["events_most"] <= EVENTS_LIMIT,
         "events_null": len(figures["events_null"]) == 1,
         "events_remedied": len(figures["events_remedied"]) == 1,
+        "fault_seconds_null": _is_longer(figures["fault_seconds_null"]),
+        "fault_seconds_remedied": _is_longer(figures["fault_seconds_remedied"]),
         "outcomes": figures["outcomes"] == ["PASS"],
     }
     return {
@@ -208,8 +218,10 @@ def judge(runs: list[Measured], load_before: float) -> Json:
         "targets": {
             "overhead_median_seconds": f"<= {OVERHEAD_LIMIT_SECONDS:g}",
             "events_most": f"<= {EVENTS_LIMIT}",
-            "events_null": "the same for a fault twice as long",
-            "events_remedied": "the same for a fault twice as long",
+            "events_null": "the same for a longer fault",
+            "events_remedied": "the same for a longer fault",
+            "fault_seconds_null": "the longer fault was longer",
+            "fault_seconds_remedied": "the longer fault was longer",
             "outcomes": "PASS for the remedied runs",
         },
         "met": all(met.values()),

@@ -36,7 +36,7 @@ from api.stack.supervisor import LocalStack  # noqa: E402
 from audit.store import AuditStore  # noqa: E402
 
 EXAMPLES = ("aa-null", "stall-the-chat-stream")
-RATE = 24.0
+RATE = 20.0
 """Requests a second; see `docs/local-stack.md` for what two replicas on two cores keep up with."""
 BURNPROOF = str(Path(sys.executable).with_name("burnproof"))
 SHOWN_SECTIONS = ("Phases", "Receipts", "Holds", "Record")
@@ -89,6 +89,7 @@ class Demo:
 
     async def run(self) -> int:
         """Do it all; return the exit code."""
+        self._say_if_busy()
         display = Display(self._console, self._options)
         stack = LocalStack(self._options, display.on_event)
         try:
@@ -111,6 +112,17 @@ class Demo:
             soft_wrap=True,
         )
         return self.tally.say()
+
+    def _say_if_busy(self) -> None:
+        """Warn of other work: two real replicas that must share too little are not alike."""
+        load, cores = os.getloadavg()[0], os.cpu_count() or 1
+        if load > cores:
+            self._console.print(
+                f"[yellow]this machine is busy with other work (load {load:.1f} on {cores} cores): "
+                "latencies will say more about that than about the engines",
+                highlight=False,
+                soft_wrap=True,
+            )
 
     async def _example(self, name: str) -> None:
         path = f"examples/{name}/experiment.yaml"
