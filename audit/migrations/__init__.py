@@ -70,7 +70,8 @@ def _revision(connection: Connection) -> str | None:
     """Return the revision that the database is at; None: no schema of ours."""
     if not inspect(connection).has_table("alembic_version"):
         return None
-    return connection.scalar(text("SELECT version_num FROM alembic_version"))
+    found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return found
 
 
 def _upgrade_in_transaction(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""A time-skipping server for each scenario, and a crew of real activities over a SIMULATED gateway."""
+"""A time-skipping server for each scenario, and a whole crew over a SIMULATED gateway."""
 
 import uuid
 from collections.abc import AsyncIterator
