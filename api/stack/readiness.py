@@ -42,6 +42,7 @@ async def temporal_ready(address: str) -> None:
     from temporalio.service import RPCError
 
     from api import client as facade
+    from api.errors import NotReachable
     from settings import TemporalSettings
 
     while True:
@@ -50,7 +51,7 @@ async def temporal_ready(address: str) -> None:
             await facade.ensure_search_attributes(client)
             await facade.ensure_sweep(client)
             return
-        except (facade.NotReachable, RPCError):
+        except (NotReachable, RPCError):
             await asyncio.sleep(PAUSE_SECONDS)
 
 
