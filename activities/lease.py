@@ -98,9 +98,10 @@ class RemovalProof(BaseModel, frozen=True):
 
 @dataclass
 class Renewals:
-    """How often a lease was renewed so far."""
+    """How often a lease was renewed, and when the run last answered (unix seconds; 0 never)."""
 
     count: int = 0
+    answered_at: float = 0.0
 
 
 class Leases:
@@ -144,38 +145,51 @@ class Leases:
         workflow_id, workflow_run_id = info.workflow_id, info.workflow_run_id
         assert workflow_id is not None and workflow_run_id is not None, "called by a workflow"
         renewals = Renewals()
-        async with heartbeats(lambda: renewals.count):
+        if info.heartbeat_details:
+            renewals.answered_at = float(info.heartbeat_details[0])
+        async with heartbeats(lambda: renewals.answered_at):
             ended = await self._hold(input, (workflow_id, workflow_run_id), renewals)
         return HoldFaultResult(ended=ended, renewals=renewals.count)
 
     async def _hold(self, input: HoldFaultInput, run: tuple[str, str], renewals: Renewals) -> str:
         clock = asyncio.get_running_loop().time
-        last_answer = clock()
-        # This attempt may have taken over from a dead worker's: it renews nothing on credit, or
-        # each move would give a wedged run ten seconds more.
-        has_answered = False
+        began = clock()
+        # Credit moves with the beat to another worker: a fresh ten seconds at each move would keep
+        # the fault of a wedged run alive.
+        silent_before = self._now().timestamp() - renewals.answered_at
+        last_answer = began - max(0.0, silent_before)
+        if clock() - last_answer <= SILENCE_LIMIT_SECONDS:
+            await self._renew(input, renewals)
         while True:
             answer = await self._runs.answers(*run, ANSWER_SECONDS)
             if answer is Answer.CLOSED:
                 return "run_closed"
             if answer is Answer.ALIVE:
-                last_answer, has_answered = clock(), True
-            elif clock() - last_answer > SILENCE_LIMIT_SECONDS:
+                last_answer = clock()
+                renewals.answered_at = self._now().timestamp()
+            elif clock() - max(last_answer, began) > SILENCE_LIMIT_SECONDS:
                 log.warning("run is silent, letting its lease lapse", run=input.run_id)
                 return "run_silent"
-            if not has_answered:
+            if clock() - last_answer > SILENCE_LIMIT_SECONDS:
                 await self._sleep(min(1.0, input.renew_seconds))
                 continue
-            try:
-                await self._gateway.renew_lease(input.lease_id, input.seconds)
-                renewals.count += 1
-            except (TargetRejected, TargetNotFound) as gone:
-                return gone.code or "lease_closed"
-            except TargetError as error:
-                log.warning("lease not renewed", run=input.run_id, error=str(error))
-            else:
-                await self._renew_hold(input)
+            over = await self._renew(input, renewals)
+            if over is not None:
+                return over
             await self._sleep(input.renew_seconds)
+
+    async def _renew(self, input: HoldFaultInput, renewals: Renewals) -> str | None:
+        """Renew the lease once; say why it is over, or nothing."""
+        try:
+            await self._gateway.renew_lease(input.lease_id, input.seconds)
+        except (TargetRejected, TargetNotFound) as gone:
+            return gone.code or "lease_closed"
+        except TargetError as error:
+            log.warning("lease not renewed", run=input.run_id, error=str(error))
+            return None
+        renewals.count += 1
+        await self._renew_hold(input)
+        return None
 
     async def _renew_hold(self, input: HoldFaultInput) -> None:
         try:

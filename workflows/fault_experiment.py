@@ -203,6 +203,7 @@ class FaultExperiment(Conversation):
         """Inject at each share of the ramp; return the first report that ends it, or the last."""
         stages = plans.stages(parsed)
         for stage, share in enumerate(stages):
+            self._heed()
             injected: InjectResult = await workflow.execute_activity(
                 "inject",
                 plans.injection(parsed, admitted, self._run_id, self._lease_id, stage),
@@ -355,14 +356,18 @@ class FaultExperiment(Conversation):
         )
 
     def _proceed(self, phase: Phase) -> None:
-        """Go on to the next step, unless somebody asked to stop.
+        """Go on to the next step, unless somebody asked to stop."""
+        self._heed()
+        self._enter(phase)
+
+    def _heed(self) -> None:
+        """Stop here if somebody asked to.
 
         An activity that ends well although its cancel was asked for swallows that cancel, so the
-        body looks again before each step.
+        body looks again before each step, and before each act.
         """
         if self._facts.abort is not None or workflow.cancellation_reason() is not None:
             raise asyncio.CancelledError
-        self._enter(phase)
 
     def _enter(self, phase: Phase) -> None:
         self._phase = phase

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from temporalio.testing import ActivityEnvironment
@@ -71,13 +72,26 @@ def test_a_run_that_falls_silent_gets_no_renewal_after_ten_seconds() -> None:
     assert scene.ended_at <= last_answer + 10.0 + 5.0 + 0.2
 
 
-def test_an_attempt_that_took_over_renews_nothing_before_its_first_answer() -> None:
+def test_an_attempt_without_any_answer_yet_renews_nothing() -> None:
     scene = Scene(*[Answer.SILENT] * 100)
     assert scene.play() == HoldFaultResult(ended="run_silent", renewals=0)
     assert scene.gateway.renewals == []
     late = Scene(*[Answer.SILENT] * 3, Answer.ALIVE, Answer.CLOSED)
     assert late.play() == HoldFaultResult(ended="run_closed", renewals=1)
     assert late.gateway.renewals == [3.0]
+
+
+@pytest.mark.parametrize(("silent_for", "renewed"), [(6.0, [0.0, 0.0]), (12.0, [])])
+def test_an_attempt_that_took_over_goes_on_with_the_credit_that_was_left(
+    silent_for: float, renewed: list[float]
+) -> None:
+    scene = Scene(*[Answer.SILENT] * 100)
+    answered_at = clock().timestamp() - silent_for
+    info = replace(scene.environment.info, heartbeat_details=[answered_at], attempt=2)
+    scene.environment.info = info
+    assert scene.play().ended == "run_silent"
+    assert scene.gateway.renewals == renewed
+    assert scene.ended_at >= 10.0  # it goes on asking for as long as a fresh attempt
 
 
 def test_a_silence_shorter_than_ten_seconds_is_forgiven() -> None:
