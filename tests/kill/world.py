@@ -215,7 +215,9 @@ class Lane:
 
     def acts(self, run_id: str) -> list[Json]:
         """Return what the gateway has written about a run, in order."""
-        found = []
+        found: list[Json] = []
+        if not self.admin_log.exists():
+            return found
         for line in self.admin_log.read_text().splitlines():
             with contextlib.suppress(ValueError):  # the last line may be half written
                 entry = json.loads(line)
@@ -399,6 +401,7 @@ class World:
                     await case(lane)
             except Exception:
                 failed[name] = f"on {lane.name}: {traceback.format_exc(limit=-4)}"
+                sys.stderr.write(f"{name} {failed[name]}\n")
             took = time.monotonic() - begin
             sys.stderr.write(f"  {took:5.1f} s  {name}{'  FAILED' if name in failed else ''}\n")
             try:
