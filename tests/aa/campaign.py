@@ -99,7 +99,9 @@ async def run_campaign(folder: Path, runs: int) -> Campaign:
                         group.create_task(_take_turns(driver, numbers, done))
         finally:
             await admin.aclose()
-        spent = {name: seconds - cost[name] for name, seconds in running.processor_seconds().items()}
+        spent = {
+            name: seconds - cost[name] for name, seconds in running.processor_seconds().items()
+        }
         done.sort(key=lambda run: run.number)
         return Campaign(done, time.monotonic() - began, spent)
 
