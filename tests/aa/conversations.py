@@ -17,12 +17,12 @@ GOES_ON = 0.64
 """Chance that a client asks again; cut at 8 requests, the mean is 2.7: 400 requests a run."""
 
 MEDIAN_CHARACTERS = 200
-LENGTH_SD = 0.8
+LENGTH_SD = 1.0
 """Median length of prompts, and the spread of its logarithm between conversations."""
 
-MOST_CHARACTERS = 1200
+MOST_CHARACTERS = 1600
 
-TOO_LONG = 0.02
+TOO_LONG = 0.05
 """Share of the conversations whose every request is refused by the engine with a 400."""
 
 TOO_MANY_TOKENS = 100_000

@@ -165,8 +165,8 @@ def test_the_clients_really_differ_and_some_fail(campaign: Campaign):
     """Else the mutant would have nothing to trip over, and the judge nothing to be right about."""
     records = [record for run in campaign.runs for record in run.records]
     outcomes = Counter(record.outcome for record in records)
-    assert outcomes[Outcome.OK] > 0.95 * len(records)
-    assert outcomes[Outcome.HTTP_ERROR] > 0.01 * len(records)
+    assert outcomes[Outcome.OK] > 0.9 * len(records)
+    assert outcomes[Outcome.HTTP_ERROR] > 0.03 * len(records)
     slow = sorted(record.ttft_s for record in records if record.ttft_s is not None)
     assert slow[len(slow) * 9 // 10] > 1.5 * slow[len(slow) // 10]
 
