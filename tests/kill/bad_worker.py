@@ -2,6 +2,7 @@
 and a crowd of observers.
 """
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -32,11 +33,14 @@ class BadFaultExperiment(FaultExperiment):
         return await super().run(raw)
 
 
-@workflow.defn(name="ShortObservers")
-class ShortObservers:
-    """One observation on the queue of observations, until it is cancelled."""
+@workflow.defn(name="Crowd")
+class Crowd:
+    """Many observations at once on the queue of observations, until it is terminated."""
 
     @workflow.run
-    async def run(self, given: ObserveInput) -> None:
-        limit = timedelta(seconds=given.config.max_seconds + 60)
-        await workflow.execute_activity("observe", given, **policies.observe(limit))
+    async def run(self, given: list[ObserveInput]) -> None:
+        limit = timedelta(minutes=20)
+        observing = (
+            workflow.execute_activity("observe", one, **policies.observe(limit)) for one in given
+        )
+        await asyncio.gather(*observing)

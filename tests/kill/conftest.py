@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from tests.kill.world import World
 
-LANES = 3
+LANES = 4
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -21,7 +21,7 @@ from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 import worker
-from tests.kill.bad_worker import BadFaultExperiment, ShortObservers
+from tests.kill.bad_worker import BadFaultExperiment, Crowd
 from traffic.parent import die_with_parent
 
 REACHED = "gate reached"
@@ -81,7 +81,7 @@ def become_worker(order: dict[str, Any]) -> None:
         worker.build_workers = partial(worker.build_workers, interceptors=[stop])
     if order["bad"]:
         worker.WORKFLOWS[0] = BadFaultExperiment
-    worker.WORKFLOWS.append(ShortObservers)
+    worker.WORKFLOWS.append(Crowd)
     asyncio.run(worker.main())
 
 

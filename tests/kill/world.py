@@ -328,7 +328,7 @@ class World:
         state = self.stack.state
         async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
             for url in state.replicas.values():
-                for name in self._names:
+                for name in (*self._names, "hung"):
                     body = {"lora_name": name, "lora_path": str(adapter)}
                     answer = await http.post(f"{url}/v1/load_lora_adapter", json=body)
                     answer.raise_for_status()
