@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import getpass
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -130,16 +131,24 @@ async def _watch(
     *,
     as_json: bool,
 ) -> int:
+    leave = asyncio.Event()
+    # Not the default handler: its cancel, or exception, was seen to get lost within a call to the
+    # server, and the command went on.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, leave.set)
     ending = asyncio.create_task(handle.result())
-    try:
-        await _show_until(ending, handle, console, context)
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        ending.cancel()
+    showing = asyncio.create_task(_show_until(ending, handle, console, context))
+    leaving = asyncio.create_task(leave.wait())
+    await asyncio.wait({showing, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    leaving.cancel()
+    if not showing.done():
+        for task in (ending, showing):
+            task.cancel()
         console.print(
             f"\ndetached: the run goes on. `burnproof follow {handle.id}` shows it, "
             f"`burnproof abort {handle.id}` stops it and withdraws the fault."
         )
         return EXIT_STOPPED
+    await showing
     result = await ended(ending)
     if as_json:
         typer.echo(json.dumps(result.model_dump(mode="json"), indent=2))
