@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,10 @@ def main() -> None:
             try:
                 become_worker(json.loads(line))
                 code = 0
+            except BaseException:
+                traceback.print_exc()
             finally:
+                sys.stderr.flush()
                 sys.stdout.flush()
                 os._exit(code)
         sys.stdout.write(f"{pid}\n")
