@@ -20,8 +20,10 @@ class TrailingWindow:
         events.append((at, is_bad))
         self.total += 1
         self.bad += is_bad
-        if events[0][0] <= at - self.seconds:
-            self.forget(at)
+        edge = at - self.seconds
+        while events and events[0][0] <= edge:
+            self.total -= 1
+            self.bad -= events.popleft()[1]
 
     def forget(self, now: float) -> None:
         """Drop the events that ended `seconds` before `now` or earlier."""
