@@ -29,7 +29,8 @@ SIGNALS = {
 async def test_a_signal_to_the_command_line_never_orphans_a_fault_or_a_lock(world: World) -> None:
     async def strike(lane: Lane, numbers: tuple[signal.Signals, ...], point: Point) -> None:
         worker = lane.worker(point)
-        one = command(lane, experiment(lane.name, f"left-alone-{point}"))
+        # A long lease: the gate holds the withdrawal up for as long as the command takes to end.
+        one = command(lane, experiment(lane.name, f"left-alone-{point}", 60.0))
         run = await one.run()
         await worker.reached()
         for number in numbers:
