@@ -104,8 +104,9 @@ class Journal:
         if after < 0 and self.first_in_ring == 1:
             after = 0
         if after + 1 >= self.first_in_ring:
-            start = after + 1 - self.first_in_ring
-            kept = list(islice(self._ring, start, None))
+            # From the new end: a reader that keeps up pays for what is new, not for the ring.
+            kept = list(islice(reversed(self._ring), last - after))
+            kept.reverse()
             return _slice(kept, after, last, limit, route)
         await self.flush()
         loop = asyncio.get_running_loop()

@@ -262,9 +262,11 @@ def response_headers(upstream: aiohttp.ClientResponse) -> CIMultiDict[str]:
     """Return the answer's headers without those of the connection, duplicates kept."""
     named = connection_tokens(upstream.headers.getall("Connection", ()))
     return CIMultiDict(
-        (key, value)
-        for key, value in upstream.headers.items()
-        if key.lower() not in HOP_BY_HOP and key.lower() not in named
+        [
+            (key, value)
+            for key, value in upstream.headers.items()
+            if (low := key.lower()) not in HOP_BY_HOP and low not in named
+        ]
     )
 
 
