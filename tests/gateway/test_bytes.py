@@ -241,6 +241,16 @@ async def test_an_answer_without_a_body_is_passed_on(tmp_path: Path, method: str
                 assert await got.read() == b""
 
 
+async def test_a_refused_head_request_gets_no_body_that_would_spoil_the_next_answer(tmp_path: Path):
+    async with Gate(tmp_path, {"a": "http://127.0.0.1:9"}) as gate:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gate.server.port)
+        writer.write(b"HEAD /v1/models HTTP/1.1\r\nHost: g\r\n\r\n" * 2)
+        for _ in range(2):
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 502 ")
+        writer.close()
+
+
 async def test_an_old_client_gets_the_same_body_ended_by_the_close(tmp_path: Path):
     async with Stub(good()) as stub, Gate(tmp_path, {"a": stub.url}) as gate:
         reader, writer = await asyncio.open_connection("127.0.0.1", gate.server.port)
