@@ -182,8 +182,8 @@ async def run_all(repeats: int, rate: float) -> list[Measured]:
 
 
 def _is_longer(seconds: list[int]) -> bool:
-    """Tell whether the second fault was held for half as long again as the first, at least."""
-    return seconds[1] >= 1.5 * seconds[0]
+    """Tell whether the second fault was held for a quarter as long again as the first, at least."""
+    return seconds[1] >= 1.25 * seconds[0]
 
 
 def judge(runs: list[Measured], load_before: float) -> Json:
