@@ -5,7 +5,9 @@ configuration, usage or infrastructure: nothing learnt · 4 clean-up not proven.
 remapped to 3, since the library's own 2 means something else here, and no traceback reaches a user.
 """
 
+import os
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 import typer
@@ -41,8 +43,16 @@ def is_expected(problem: Exception) -> bool:
 
 
 def main() -> NoReturn:
-    """Run a command and exit with the documented code."""
-    sys.exit(run(sys.argv[1:]))
+    """Run a command and exit with the documented code.
+
+    At once, without taking the interpreter down first: the library's runtime waits there for a
+    call to the server that nobody wants any more, which was seen to hang a command after Ctrl-C.
+    """
+    code = run(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # the terminal may be gone
+            stream.flush()
+    os._exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -132,8 +132,8 @@ async def _watch(
     as_json: bool,
 ) -> int:
     leave = asyncio.Event()
-    # Not the default handler: its cancel, or exception, was seen to get lost within a call to the
-    # server, and the command went on.
+    # Not the default handler: a second Ctrl-C must not interrupt the words that the first one asked
+    # for.
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, leave.set)
     ending = asyncio.create_task(handle.result())
     showing = asyncio.create_task(_show_until(ending, handle, console, context))
@@ -141,6 +141,8 @@ async def _watch(
     await asyncio.wait({showing, leaving}, return_when=asyncio.FIRST_COMPLETED)
     leaving.cancel()
     if not showing.done():
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # we leave already
         for task in (ending, showing):
             task.cancel()
         console.print(

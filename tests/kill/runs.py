@@ -172,7 +172,7 @@ class Command:
     def __init__(self, lane: Lane, *arguments: str) -> None:
         self.lane = lane
         self.output_file = Path(tempfile.mkstemp(suffix=".out", dir=lane.directory)[1])
-        code = "import sys; from api.cli import run; sys.exit(run(sys.argv[1:]))"
+        code = "from api.cli import main; main()"
         with self.output_file.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", code, *arguments],
@@ -183,6 +183,7 @@ class Command:
                 env={**os.environ, **lane.env, "COLUMNS": "200"},
                 start_new_session=True,
             )
+        lane.commands.append(self.process)
 
     def output(self) -> str:
         """Return what it has printed."""

@@ -178,6 +178,7 @@ class Lane:
     tag: str
     directory: Path
     workers: list[Worker] = field(default_factory=list)
+    commands: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
     traffic: "subprocess.Popen[bytes] | None" = None
 
     @property
@@ -246,6 +247,10 @@ class Lane:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(one.pid, signal.SIGKILL)
         self.workers.clear()
+        for command in self.commands:
+            command.kill()
+            command.wait()
+        self.commands.clear()
         for lease in await self.admin.open_leases():
             if lease["route"] == self.name:
                 await self.admin.close_lease(lease["lease_id"])
