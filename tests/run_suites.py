@@ -6,7 +6,8 @@ collected, a deadline, and a process that it leaves behind. Nothing is hidden: e
 .suites/NAME.log, and the end of the log of a failed one is printed.
 
 What was hard: two cores. Suites that test time-outs (`exclusive`) get wrong answers beside one that
-keeps a core busy (`heavy`), so those two kinds never run at the same time. Suites start in the
+keeps a core busy (`heavy`), so those two kinds never run at the same time, and the real engines
+(`alone`) share the machine with nobody. Suites start in the
 order of the list as far as that rule allows: long ones that mostly wait come first.
 
     python tests/run_suites.py               all of them
@@ -68,9 +69,13 @@ class Suite:
     deadline_minutes: float
     heavy: bool = False
     exclusive: bool = False
+    alone: bool = False
+    """Nothing may run beside it: it compares latencies of engines that need both cores."""
 
     def may_run_beside(self, other: Suite) -> bool:
         """Say whether the two leave one another's clocks alone."""
+        if self.alone or other.alone:
+            return False
         return not (
             (self.exclusive and (other.heavy or other.exclusive))
             or (other.exclusive and (self.heavy or self.exclusive))
@@ -124,7 +129,7 @@ SUITES: tuple[Suite, ...] = (
         "vllm",
         (Pytest("vllm", ("tests/e2e",), ("--timeout=900",)),),
         deadline_minutes=20,
-        exclusive=True,
+        alone=True,
     ),
     Suite(
         "workflows",
