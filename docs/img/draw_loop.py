@@ -157,8 +157,8 @@ def draw() -> str:
         text(
             20,
             432,
-            "blue: before anything is broken · red: while the fault holds · green: once it is gone; "
-            "withdraw and record come whatever happened before",
+            "blue: before anything is broken · red: while the fault holds · green: once it is "
+            "gone; withdraw and record come whatever happened before",
             12,
             SOFT,
         ),
