@@ -12,7 +12,13 @@ TARGETS = re.findall(r"^([a-z][a-z0-9-]*):", MAKEFILE, flags=re.MULTILINE)
 
 
 def test_make_help_has_one_line_for_each_target() -> None:
-    done = subprocess.run(["make", "help"], cwd=ROOT, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "help"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     plain = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
     listed = [line.split()[0] for line in plain.splitlines()]
     assert listed == TARGETS

@@ -20,7 +20,8 @@ from temporalio.service import RPCError
 
 from api import client as facade
 from audit.replay import replay
-from tests.kill.world import ROOT, Json, Lane, until
+from tests.kill.workers import ROOT, Json, until
+from tests.kill.world import Lane
 from workflows.endings import root_cause
 
 OVER = frozenset({"close", "lapse", "drop"})

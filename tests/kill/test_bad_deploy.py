@@ -5,7 +5,8 @@ from temporalio.client import WorkflowExecutionStatus
 
 from tests.kill.documents import lasting
 from tests.kill.runs import SLACK_SECONDS, Run, now
-from tests.kill.world import Lane, World, until
+from tests.kill.workers import until
+from tests.kill.world import Lane, World
 
 pytestmark = [
     pytest.mark.kill,

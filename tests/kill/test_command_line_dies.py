@@ -6,7 +6,8 @@ import pytest
 
 from tests.kill.documents import experiment
 from tests.kill.runs import Run, command
-from tests.kill.world import Lane, Point, World
+from tests.kill.workers import Point
+from tests.kill.world import Lane, World
 
 pytestmark = [
     pytest.mark.kill,

@@ -17,7 +17,8 @@ from settings import TemporalSettings
 from targets.gateway_admin import GatewayAdmin
 from tests.kill.documents import experiment, lasting
 from tests.kill.runs import SLACK_SECONDS, Command, Run, command, now
-from tests.kill.world import Lane, until
+from tests.kill.workers import until
+from tests.kill.world import Lane
 from tests.stack.helpers import GONE_LIMIT_S, Up, nothing_left
 
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(420)]

@@ -13,7 +13,8 @@ from canary.config import ObserveConfig, SettleConfig
 from slo.openslo import parse_openslo
 from tests.kill.documents import lasting, slo
 from tests.kill.runs import Run, at
-from tests.kill.world import Lane, World, until
+from tests.kill.workers import until
+from tests.kill.world import Lane, World
 from workflows import queues
 
 pytestmark = [

@@ -7,7 +7,8 @@ from api import client as facade
 from tests.kill.documents import experiment, lasting, mended
 from tests.kill.runs import SLACK_SECONDS, Run, now
 from tests.kill.test_worker_dies import STEPS, document
-from tests.kill.world import Lane, Point, World, until
+from tests.kill.workers import Point, until
+from tests.kill.world import Lane, World
 from workflows import ids
 
 pytestmark = [

@@ -8,7 +8,8 @@ import pytest
 
 from tests.kill.documents import experiment, lasting, mended
 from tests.kill.runs import SLACK_SECONDS, Run, now
-from tests.kill.world import Lane, Point, World
+from tests.kill.workers import Point
+from tests.kill.world import Lane, World
 
 pytestmark = [
     pytest.mark.kill,
