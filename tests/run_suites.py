@@ -134,7 +134,7 @@ SUITES: tuple[Suite, ...] = (
     Suite(
         "workflows",
         (
-            Pytest("workflows", ("tests/workflows",)),
+            Pytest("workflows", ("tests/workflows",), ("--timeout=180",)),
             Pytest("replay-seed-1", ("tests/replay",), env=(("PYTHONHASHSEED", "1"),)),
             Pytest("replay-seed-2", ("tests/replay",), env=(("PYTHONHASHSEED", "2"),)),
             Pytest("golden", ("tests/golden",)),
