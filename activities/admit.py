@@ -21,7 +21,7 @@ from faults.blast_radius import AdmitReport, admit
 from faults.experiment import ExperimentSpec
 from faults.parse import objectives, parse_experiment
 from faults.resolve import RouteFacts, resolve_arms, resolve_target
-from remediation.policy import RemediationPolicy, parse_policy
+from remediation.policy import RemediationPolicy, read_policy
 from slo.errors import SpecError, SpecErrors
 from slo.objective import Objective
 from targets.refs import RouteRef
@@ -71,7 +71,7 @@ def parse_documents(raw: object) -> ParsedExperiment:
     policy = None
     if spec.remediation is not None:
         try:
-            policy = parse_policy(spec.remediation.policy)
+            policy = read_policy(spec.remediation.policy)
         except SpecErrors as problems:
             inside = [error.under("remediation.policy") for error in problems.errors]
             raise SpecErrors(inside) from problems

@@ -101,4 +101,8 @@ class Injection:
         await self._audit.append(
             input.run_id, f"injected:{input.stage}", "injected", receipt, self._now()
         )
-        return InjectResult(at=float(fault["at"]), first=bool(fault["first"]), receipt=receipt)
+        return InjectResult(
+            at=max(float(split["at"]), float(fault["at"])),
+            first=bool(fault["first"]),
+            receipt=receipt,
+        )

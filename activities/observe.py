@@ -7,7 +7,8 @@ later one starts over. Pages are stored at least every ten seconds and always be
 """
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, TypeVar
 
 import structlog
 from pydantic import BaseModel, FiniteFloat
@@ -25,6 +26,8 @@ from slo.records import Page
 from targets.errors import TargetError
 
 SEGMENT_SECONDS = 10.0
+# Source: ours, 2026-12: twenty writers queue under 2 s; longer is an outage.
+STORE_SECONDS = 10.0
 # Source: ours, 2026-12: a gateway restart takes under 2 s; longer silence is an outage of ours.
 GATEWAY_SILENCE_SECONDS = 30.0
 PAGE_RECORDS = 5000
@@ -32,6 +35,8 @@ PAGE_RECORDS = 5000
 LAST_FLUSH_SECONDS = 1.0
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 
 class ObserveInput(BaseModel, frozen=True):
@@ -64,7 +69,7 @@ class Evidence:
 
     async def stored(self) -> list[Json]:
         """Return the pages of earlier attempts, in order."""
-        segments = await self._audit.load_segments(self._run_id, self._stream)
+        segments = await self._bounded(self._audit.load_segments(self._run_id, self._stream))
         self._index = len(segments)
         return [page for segment in segments for page in segment]
 
@@ -80,12 +85,28 @@ class Evidence:
         """
         if not self._fresh or (not now and _clock() - self._since < SEGMENT_SECONDS):
             return
-        await self._audit.put_segment(
-            self._run_id, self._stream, self._index, self._fresh, self._now()
+        await self._bounded(
+            self._audit.put_segment(
+                self._run_id, self._stream, self._index, self._fresh, self._now()
+            )
         )
         self._index += 1
         self._fresh = []
         self._since = _clock()
+
+    async def _bounded(self, work: Awaitable[T]) -> T:
+        """Wait for the store a while only: nobody guards the budget meanwhile.
+
+        Raises:
+            ApplicationError: `EvidenceNotStored`, never retried, so that the run withdraws.
+        """
+        try:
+            async with asyncio.timeout(STORE_SECONDS):
+                return await work
+        except SegmentConflict:
+            raise
+        except Exception as error:
+            raise fatal("EvidenceNotStored", f"the audit store failed: {error!r}") from error
 
     async def flush_last(self) -> None:
         """Store what there is before this attempt ends early; never raise.
@@ -130,12 +151,13 @@ class Observation:
         evidence = Evidence(self._audit, input, self._now)
         cursor: int | None = None
         reason: str | None = None
-        for stored in await evidence.stored():
-            page = Page.from_json(stored)
-            cursor = page.next
-            reason = session.feed(page)
         try:
             async with heartbeats(session.live):
+                for stored in await evidence.stored():
+                    page = Page.from_json(stored)
+                    cursor = page.next
+                    reason = session.feed(page)
+                    await asyncio.sleep(0)  # a long record must not hold up the beats of others
                 while reason is None:
                     raw = await self._read(input, cursor)
                     page = Page.from_json(raw)

@@ -13,8 +13,9 @@ from temporalio import activity
 
 from activities.errors import fatal
 from activities.ports import AuditLog, GatewayControl, Now, RecordSource, Sleep
+from faults.blast_radius import AdmitInput, AdmitReport, admit
 from faults.experiment import ExperimentSpec
-from faults.feasibility import ExpectedPlan, expected_plan
+from faults.feasibility import ExpectedPlan
 from slo.records import Page
 
 RATE_WINDOW_SECONDS = 30.0
@@ -28,7 +29,13 @@ class PreflightInput(BaseModel, frozen=True):
     spec: ExperimentSpec
     route: str
     model: str
-    replicas: tuple[str, ...]
+    control: tuple[str, ...]
+    chaos: tuple[str, ...]
+
+    @property
+    def replicas(self) -> tuple[str, ...]:
+        """Return every replica."""
+        return self.control + self.chaos
 
 
 class PreflightResult(BaseModel, frozen=True):
@@ -72,16 +79,38 @@ class Preflight:
         rate = await self._rate(input.route)
         routes = await self._gateway.routes()
         route = next(found for found in routes if found["name"] == input.route)
+        report = await self._admit(input, rate)
         result = PreflightResult(
             probe_seconds=probes,
             requests_per_second=rate,
-            expected=expected_plan(input.spec, rate),
+            expected=report.plan,
             breaker_threshold_ratio=float(route["breaker"]["threshold_ratio"]),
         )
         await self._audit.append(
             input.run_id, "preflight", "preflight", result.model_dump(mode="json"), self._now()
         )
         return result
+
+    async def _admit(self, input: PreflightInput, rate: float) -> AdmitReport:
+        """Admit once more, now that the traffic is known: a guard that stays blind is refused."""
+        asked = AdmitInput(
+            spec=input.spec, control=input.control, chaos=input.chaos, rate=rate or None
+        )
+        report = admit(asked)
+        payload = {
+            "function": "admit/1",
+            "input": asked.model_dump(mode="json"),
+            "streams": [],
+            "result": report.model_dump(mode="json"),
+        }
+        key = "decision:admit-with-traffic"
+        await self._audit.append(input.run_id, key, "decision", payload, self._now())
+        blind = [item for item in report.warnings if item.code == "guard_blind"]
+        refused = [*report.problems, *blind]
+        if refused:
+            found = "; ".join(f"{item.path}: {item.message}" for item in refused)
+            raise fatal("NotAdmitted", found)
+        return report
 
     async def _probe_all(self, input: PreflightInput) -> dict[str, float]:
         seconds = {}

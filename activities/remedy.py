@@ -4,14 +4,27 @@ A remedy hangs on the root run's lease, so it ends with it whoever dies; a hold-
 stays on the old setting, which is what the remedy is judged against.
 """
 
+import asyncio
+
+import structlog
 from pydantic import BaseModel, FiniteFloat
 from temporalio import activity
 
 from activities.errors import passing
+from activities.lease import AUDIT_SECONDS
 from activities.ports import AuditLog, GatewayControl, Json, Now
 from remediation.actions import Action
 from remediation.plan import Plan, PlanInput, plan
 from targets.errors import TargetError
+
+log = structlog.get_logger()
+
+
+class PlanRemediationInput(BaseModel, frozen=True):
+    """What is known, for one more plan."""
+
+    run_id: str
+    given: PlanInput
 
 
 class ApplyRemedyInput(BaseModel, frozen=True):
@@ -57,9 +70,18 @@ class Remedies:
         self._now = now
 
     @activity.defn(name="plan_remediation")
-    async def plan(self, input: PlanInput) -> Plan:
-        """Turn a diagnosis into ordered actions (pure; recorded by history)."""
-        return plan(input)
+    async def plan(self, input: PlanRemediationInput) -> Plan:
+        """Turn a diagnosis into ordered actions, and put the decision on the trail."""
+        found = plan(input.given)
+        payload = {
+            "function": "plan/1",
+            "input": input.given.model_dump(mode="json"),
+            "streams": [],
+            "result": found.model_dump(mode="json"),
+        }
+        key = f"decision:plan:{input.given.tried}"
+        await self._audit.append(input.run_id, key, "decision", payload, self._now())
+        return found
 
     @activity.defn(name="apply_remedy")
     async def apply(self, input: ApplyRemedyInput) -> ApplyRemedyResult:
@@ -95,5 +117,9 @@ class Remedies:
             raise passing("NotReverted", str(error)) from error
         payload = {"why": input.why, "receipt": receipt}
         key = f"remedy:{input.item_id}:reverted"
-        await self._audit.append(input.run_id, key, "remedy_reverted", payload, self._now())
+        try:
+            async with asyncio.timeout(AUDIT_SECONDS):
+                await self._audit.append(input.run_id, key, "remedy_reverted", payload, self._now())
+        except Exception as error:  # an undo never depends on the audit database
+            log.error("revert not on the trail", run=input.run_id, error=repr(error)[:200])
         return RevertRemedyResult(state=str(receipt["state"]))

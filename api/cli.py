@@ -31,6 +31,7 @@ for theme in (stack, experiment, records, control):
 def is_expected(problem: Exception) -> bool:
     """Tell whether a problem is the user's to mend, so that one line says it."""
     from sqlalchemy.exc import SQLAlchemyError
+    from temporalio.exceptions import TemporalError
 
     from api.errors import NotReachable
     from api.stack.errors import StackError
@@ -38,7 +39,7 @@ def is_expected(problem: Exception) -> bool:
     from slo.errors import SpecErrors
     from targets.errors import TargetError
 
-    ours = (StackError, NotReachable, SpecErrors, AuditError, TargetError)
+    ours = (StackError, NotReachable, SpecErrors, AuditError, TargetError, TemporalError)
     return isinstance(problem, (*ours, SQLAlchemyError, ValueError, OSError))
 
 
@@ -69,8 +70,7 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return EXIT_STOPPED
     except Exception as problem:
-        if not is_expected(problem):
-            raise
-        typer.echo(f"burnproof: {problem}", err=True)
+        what = str(problem) if is_expected(problem) else f"this is a bug of ours: {problem!r}"
+        typer.echo(f"burnproof: {what}", err=True)
         return EXIT_NOTHING_LEARNT
     return returned if isinstance(returned, int) else 0

@@ -28,6 +28,7 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
@@ -158,7 +159,7 @@ async def abort(client: Client, workflow_id: str, by: str, reason: str) -> Messa
             rpc_timeout=timedelta(seconds=10),
         )
         return answered
-    except (RPCError, WorkflowUpdateFailedError):
+    except (RPCError, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError):
         await handle.signal("abort", command)
         return MessageResult(accepted=True, message="abort is on its way")
 

@@ -16,8 +16,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
-from temporalio.exceptions import ApplicationError, CancelledError
-from temporalio.service import RPCError
+from temporalio.exceptions import ApplicationError, CancelledError, TemporalError
 
 from activities.admit import ParsedExperiment, parse_documents, route_facts
 from api import client as temporal
@@ -169,7 +168,7 @@ async def _show_until(
     screen = Live(console=console, refresh_per_second=4) if console.is_terminal else None
     with screen or contextlib.nullcontext():
         while not ending.done():
-            with contextlib.suppress(RPCError):
+            with contextlib.suppress(TemporalError):
                 view = await temporal.view(handle)
                 figures = await temporal.heartbeat(handle)
                 if screen is not None:

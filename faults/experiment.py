@@ -164,10 +164,16 @@ class Remediation(BaseModel, frozen=True):
 
     policy: dict[str, JsonValue]
     """The remediation policy; in a file: the document itself or its file name."""
-    under_fault: Annotated[bool, Field(strict=True)] = False
-    """Remedy while the fault still holds, so that cure and end of the fault differ."""
+    under_fault: Annotated[bool, Field(strict=True)] = True
+    """Remedy while the fault still holds, so that cure and end of the fault differ; only `true`."""
     recover_within: Annotated[Seconds, Field(ge=5, le=3600)] = 180.0
     """Longest from the remedial act until the SLOs are met again, 5 s to 1 h."""
+
+    @model_validator(mode="after")
+    def _only_under_the_fault(self) -> Self:
+        if not self.under_fault:
+            raise ValueError("under_fault must be true: after the fault nothing is left to remedy")
+        return self
 
 
 class Recovery(BaseModel, frozen=True):

@@ -85,7 +85,12 @@ class FaultExperiment(Conversation):
             if not isinstance(error, FailureError):
                 workflow.logger.exception("bug in the body of FaultExperiment")
         failed = await self._undo.unwind()
-        result = await protect(self._end(tuple(failed)))
+        try:
+            result = await protect(self._end(tuple(failed)))
+        except FailureError as error:
+            kind = "UndoFailed" if failed else "NotRecorded"
+            why = endings.root_message(error)
+            raise ApplicationError(f"the end is not on the trail: {why}", type=kind) from error
         await protect(workflow.wait_condition(workflow.all_handlers_finished))
         if failed:
             raise ApplicationError(
@@ -96,7 +101,8 @@ class FaultExperiment(Conversation):
             raise ApplicationError(
                 self._facts.failure, result, type=self._facts.failure_kind, non_retryable=True
             )
-        if self._facts.cancelled and self._facts.abort is None:
+        stopped = self._facts.cancelled and self._facts.abort is None
+        if stopped and result.outcome == "INCONCLUSIVE":
             raise asyncio.CancelledError
         return result
 
@@ -136,11 +142,15 @@ class FaultExperiment(Conversation):
     async def _admit(self, parsed: ParsedExperiment) -> AdmitResult:
         self._proceed(Phase.ADMITTING)
         self._facts.admission_tried = True
-        admitted: AdmitResult = await workflow.execute_activity(
-            "admit",
-            AdmitInput(run_id=self._run_id, workflow_id=workflow.info().workflow_id, parsed=parsed),
-            result_type=AdmitResult,
-            **policies.ACTUATE,
+        admitted: AdmitResult = await protect(
+            workflow.execute_activity(
+                "admit",
+                AdmitInput(
+                    run_id=self._run_id, workflow_id=workflow.info().workflow_id, parsed=parsed
+                ),
+                result_type=AdmitResult,
+                **policies.ACTUATE,
+            )
         )
         self._notes.append(f"target {admitted.route}: {admitted.choice}")
         workflow.upsert_search_attributes(
@@ -166,17 +176,20 @@ class FaultExperiment(Conversation):
 
     async def _preflight(self, parsed: ParsedExperiment, admitted: AdmitResult) -> PreflightResult:
         self._proceed(Phase.PREFLIGHT)
-        found: PreflightResult = await workflow.execute_activity(
-            "preflight",
-            PreflightInput(
-                run_id=self._run_id,
-                spec=parsed.spec,
-                route=admitted.route,
-                model=admitted.model,
-                replicas=admitted.control + admitted.chaos,
-            ),
-            result_type=PreflightResult,
-            **policies.READ,
+        found: PreflightResult = await protect(
+            workflow.execute_activity(
+                "preflight",
+                PreflightInput(
+                    run_id=self._run_id,
+                    spec=parsed.spec,
+                    route=admitted.route,
+                    model=admitted.model,
+                    control=admitted.control,
+                    chaos=admitted.chaos,
+                ),
+                result_type=PreflightResult,
+                **policies.READ,
+            )
         )
         return found
 
@@ -186,16 +199,18 @@ class FaultExperiment(Conversation):
         seconds = parsed.spec.lease.seconds
         self._facts.lease_pushed = True
         self._undo.push(WITHDRAW, lambda: self._withdraw(admitted, within))
-        await workflow.execute_activity(
-            "open_lease",
-            OpenLeaseInput(
-                run_id=self._run_id,
-                lease_id=self._lease_id,
-                route=admitted.route,
-                seconds=seconds,
-            ),
-            result_type=OpenLeaseResult,
-            **policies.ACTUATE,
+        await protect(
+            workflow.execute_activity(
+                "open_lease",
+                OpenLeaseInput(
+                    run_id=self._run_id,
+                    lease_id=self._lease_id,
+                    route=admitted.route,
+                    seconds=seconds,
+                ),
+                result_type=OpenLeaseResult,
+                **policies.ACTUATE,
+            )
         )
         self._holder = asyncio.create_task(self._hold(parsed, admitted, seconds))
 
@@ -204,11 +219,13 @@ class FaultExperiment(Conversation):
         stages = plans.stages(parsed)
         for stage, share in enumerate(stages):
             self._heed()
-            injected: InjectResult = await workflow.execute_activity(
-                "inject",
-                plans.injection(parsed, admitted, self._run_id, self._lease_id, stage),
-                result_type=InjectResult,
-                **policies.ACTUATE,
+            injected: InjectResult = await protect(
+                workflow.execute_activity(
+                    "inject",
+                    plans.injection(parsed, admitted, self._run_id, self._lease_id, stage),
+                    result_type=InjectResult,
+                    **policies.ACTUATE,
+                )
             )
             self._proceed(Phase.OBSERVING)
             if stage == len(stages) - 1:
@@ -295,6 +312,8 @@ class FaultExperiment(Conversation):
                 triggered_at=compare.trigger.at,
                 recover_within=remediation.recover_within,
                 settle=plans.settle_rule(parsed),
+                guard=plans.guard(parsed),
+                replicas=plans.replica_facts(admitted, self._facts.preflight),
             ),
             id=ids.remediation(self._run_id),
             parent_close_policy=ParentClosePolicy.REQUEST_CANCEL,
@@ -311,7 +330,6 @@ class FaultExperiment(Conversation):
             plans.settle_rule(parsed),
             proof.at,
             parsed.spec.recovery.within,
-            lease_id=None,
         )
         self._facts.recovery = await self._observe("recovery", config)
 

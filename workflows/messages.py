@@ -35,11 +35,12 @@ class Conversation:
     _run_id: str
 
     def _abort(self, command: AbortInput) -> MessageResult:
-        if self._body is None or self._body.done():
+        if self._body is not None and self._body.done():
             return MessageResult(accepted=False, message="the run is already ending")
         if self._facts.abort is None:
             self._facts.abort = command
-            self._body.cancel()
+            if self._body is not None:  # else it has not begun, and looks before its first step
+                self._body.cancel()
         return MessageResult(accepted=True, message="withdrawing now")
 
     @workflow.update(name="abort")
@@ -54,6 +55,8 @@ class Conversation:
 
     def _approve(self, command: ApproveInput) -> MessageResult:
         parsed = self._facts.parsed
+        if self._phase is not Phase.WAITING_FOR_APPROVAL:
+            return MessageResult(accepted=False, message="the run does not wait for approval")
         if not command.by:
             return MessageResult(accepted=False, message="say who approves: by")
         if parsed is not None and command.by == parsed.spec.metadata.requested_by:

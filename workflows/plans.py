@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from activities.admit import AdmitResult, ParsedExperiment
 from activities.inject import FAULT_ITEM, FaultItem, InjectInput, SplitSpec
+from activities.preflight import PreflightResult
 from canary.config import (
     EffectConfig,
     GuardConfig,
@@ -18,13 +19,16 @@ from canary.config import (
     TriggerConfig,
 )
 from faults.catalog import template_info
-from remediation.actions import Action
+from remediation.actions import Action, ReplicaFacts
 from slo.objective import Objective
+from workflows.remediation_models import RemediationRunInput
 
 # Source: ours, 2026-12: room for retries on another worker beside each planned duration.
 SLACK = timedelta(minutes=2)
 # Source: ours, 2026-12: twenty polls of the guard at each share of a ramp.
 RAMP_SECONDS = 10.0
+# Source: ours, 2026-12: from the fault's start to the first page and one poll, on a busy machine.
+END_MARGIN_SECONDS = 5.0
 
 
 def expects_effect(parsed: ParsedExperiment) -> bool:
@@ -35,7 +39,8 @@ def expects_effect(parsed: ParsedExperiment) -> bool:
 def has_remedy(parsed: ParsedExperiment) -> bool:
     """Tell whether a remedy may act while the fault holds."""
     remediation = parsed.spec.remediation
-    return parsed.policy is not None and remediation is not None and remediation.under_fault
+    asked = parsed.policy is not None and remediation is not None and remediation.under_fault
+    return asked and parsed.spec.hypothesis == "recovers"
 
 
 def hold_limit(parsed: ParsedExperiment) -> timedelta:
@@ -96,18 +101,31 @@ def injection(
     )
 
 
+def guard(parsed: ParsedExperiment) -> GuardConfig:
+    """Return the guard, which watches as long as the fault holds."""
+    wanted = parsed.spec.guard
+    return GuardConfig(
+        abort_burn_rate=wanted.abort_burn_rate,
+        budget_share=wanted.budget_share,
+        window_seconds=wanted.window,
+        min_requests=wanted.min_requests,
+    )
+
+
+def comparison_seconds(parsed: ParsedExperiment) -> float:
+    """Return the limit on the comparison: it must end before the fault ends by itself."""
+    spec = parsed.spec
+    ramped = RAMP_SECONDS * (len(stages(parsed)) - 1)
+    left = spec.fault.duration - ramped - END_MARGIN_SECONDS
+    return max(1.0, min(spec.observe_seconds, left))
+
+
 def ramp(parsed: ParsedExperiment, lease_id: str, since: float) -> ObserveConfig:
     """Watch one stage of the ramp: only the guard may end it early."""
-    guard = parsed.spec.guard
     return ObserveConfig(
         mode="compare",
         objectives=parsed.objectives,
-        guard=GuardConfig(
-            abort_burn_rate=guard.abort_burn_rate,
-            budget_share=guard.budget_share,
-            window_seconds=guard.window,
-            min_requests=guard.min_requests,
-        ),
+        guard=guard(parsed),
         accepted_after=since,
         lease_id=lease_id,
         max_seconds=RAMP_SECONDS,
@@ -143,12 +161,7 @@ def comparison(parsed: ParsedExperiment, lease_id: str, since: float) -> Observe
             stop_on_pass=spec.judge.stop_on_pass and not remedy,
             stop_on_fail=not remedy,
         ),
-        guard=GuardConfig(
-            abort_burn_rate=spec.guard.abort_burn_rate,
-            budget_share=spec.guard.budget_share,
-            window_seconds=spec.guard.window,
-            min_requests=spec.guard.min_requests,
-        ),
+        guard=guard(parsed),
         trigger=trigger,
         effect=EffectConfig(
             item_id=FAULT_ITEM,
@@ -157,17 +170,15 @@ def comparison(parsed: ParsedExperiment, lease_id: str, since: float) -> Observe
         ),
         accepted_after=since,
         lease_id=lease_id,
-        max_seconds=spec.observe_seconds,
+        max_seconds=comparison_seconds(parsed),
     )
 
 
-def remedy_trial(
-    objectives: tuple[Objective, ...], action: Action, lease_id: str, since: float, seconds: float
-) -> ObserveConfig:
+def remedy_trial(given: RemediationRunInput, action: Action, since: float) -> ObserveConfig:
     """Compare treated units with the hold-out: that it is worse proves the remedy."""
     return ObserveConfig(
         mode="remedy",
-        objectives=objectives,
+        objectives=given.objectives,
         judge=JudgeConfig(
             groups="treatment",
             share=action.holdout_share,
@@ -176,9 +187,10 @@ def remedy_trial(
             metrics=("slo_bad",),
             stop_on_pass=False,
         ),
+        guard=given.guard,
         accepted_after=since,
-        lease_id=lease_id,
-        max_seconds=min(action.verify.within, seconds),
+        lease_id=given.lease_id,
+        max_seconds=min(action.verify.within, given.recover_within),
     )
 
 
@@ -187,16 +199,33 @@ def met_again(
     settle: SettleConfig,
     since: float,
     seconds: float,
-    lease_id: str | None,
+    under_fault: tuple[str, GuardConfig] | None = None,
 ) -> ObserveConfig:
-    """Watch until the objectives are met by requests accepted after `since`."""
+    """Watch until the objectives are met by requests accepted after `since`.
+
+    `under_fault` is the lease that must stay open meanwhile, and the guard.
+    """
+    lease_id, guard = under_fault or (None, None)
     return ObserveConfig(
         mode="recovery",
         objectives=objectives,
         settle=settle,
+        guard=guard,
         accepted_after=since,
         lease_id=lease_id,
         max_seconds=seconds,
+    )
+
+
+def replica_facts(
+    admitted: AdmitResult, preflight: PreflightResult | None
+) -> tuple[ReplicaFacts, ...]:
+    """Return the replicas with the breaker threshold that was in force before the fault."""
+    if preflight is None:
+        return ()
+    return tuple(
+        ReplicaFacts(name=name, total=0, bad=0, threshold_ratio=preflight.breaker_threshold_ratio)
+        for name in admitted.control + admitted.chaos
     )
 
 

@@ -2,8 +2,9 @@
 
 from pydantic import BaseModel, FiniteFloat
 
-from canary.config import SettleConfig
+from canary.config import GuardConfig, SettleConfig
 from canary.report import ObserveReport
+from remediation.actions import ReplicaFacts
 from remediation.policy import RemediationPolicy
 from slo.objective import Objective
 
@@ -19,9 +20,14 @@ class RemediationRunInput(BaseModel, frozen=True):
     compliance: FiniteFloat
     requests: int
     triggered_at: FiniteFloat
-    """Seconds, the gateway's clock: the limit on recovery counts from here."""
+    """Unix seconds, the gateway's clock."""
     recover_within: FiniteFloat
+    """Seconds from a remedial act until the objectives are met again."""
     settle: SettleConfig
+    guard: GuardConfig
+    """The root's guard goes on watching while a remedy is tried."""
+    replicas: tuple[ReplicaFacts, ...] = ()
+    """Replicas and the breaker threshold in force: a remedy that cannot help is not tried."""
 
 
 class Trial(BaseModel, frozen=True):
@@ -39,7 +45,7 @@ class RemediationRunResult(BaseModel, frozen=True):
     """What became of it."""
 
     effective: bool
-    met_again: bool
+    met_again: bool = False
     lease_lost: bool = False
     escalated: bool = False
     why: str

@@ -6,13 +6,19 @@ that lease. What it hands back is what it saw; whether the run passes is decided
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from activities.observe import ObserveInput
-    from activities.remedy import ApplyRemedyInput, ApplyRemedyResult, RevertRemedyInput
+    from activities.remedy import (
+        ApplyRemedyInput,
+        ApplyRemedyResult,
+        PlanRemediationInput,
+        RevertRemedyInput,
+    )
     from canary.config import ObserveConfig
     from canary.report import ObserveReport, StopReason
     from remediation.actions import Action
@@ -20,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
     from slo.verdict import Verdict
     from workflows import plans, policies
     from workflows.remediation_models import RemediationRunInput, RemediationRunResult, Trial
-    from workflows.undo import UndoStack
+    from workflows.undo import UndoStack, protect
 
 REVERT_WITHIN = timedelta(minutes=15)
 
@@ -69,6 +75,8 @@ class RemediationRun:
             self._trials.append(trial)
             if trial.report.reason is StopReason.LEASE_LOST:
                 return self._result(trial.why, effective=False, lease_lost=True)
+            if trial.report.reason is StopReason.GUARD:
+                return self._result(trial.why, effective=False)
             if trial.effective:
                 return await self._prove_recovery(applied)
             await self._undo.run_now(trial.item_id)
@@ -76,11 +84,15 @@ class RemediationRun:
     async def _next_action(self) -> Action | None:
         plan: Plan = await workflow.execute_local_activity(
             "plan_remediation",
-            PlanInput(
-                policy=self._input.policy,
-                compliance=self._input.compliance,
-                requests=self._input.requests,
-                tried=len(self._trials),
+            PlanRemediationInput(
+                run_id=self._input.root_run_id,
+                given=PlanInput(
+                    policy=self._input.policy,
+                    compliance=self._input.compliance,
+                    requests=self._input.requests,
+                    tried=len(self._trials),
+                    replicas=self._input.replicas,
+                ),
             ),
             result_type=Plan,
             **policies.DECIDE,
@@ -91,28 +103,24 @@ class RemediationRun:
         number = len(self._trials) + 1
         item_id = f"remedy-{number}"
         self._undo.push(item_id, lambda: self._revert(item_id))
-        applied: ApplyRemedyResult = await workflow.execute_activity(
-            "apply_remedy",
-            ApplyRemedyInput(
-                run_id=self._input.root_run_id,
-                lease_id=self._input.lease_id,
-                item_id=item_id,
-                trial=number,
-                action=action,
-                salt=f"{self._input.root_run_id}/{item_id}",
-            ),
-            result_type=ApplyRemedyResult,
-            **policies.ACTUATE,
+        applied: ApplyRemedyResult = await protect(
+            workflow.execute_activity(
+                "apply_remedy",
+                ApplyRemedyInput(
+                    run_id=self._input.root_run_id,
+                    lease_id=self._input.lease_id,
+                    item_id=item_id,
+                    trial=number,
+                    action=action,
+                    salt=f"{self._input.root_run_id}/{item_id}",
+                ),
+                result_type=ApplyRemedyResult,
+                **policies.ACTUATE,
+            )
         )
         report = await self._observe(
             item_id,
-            plans.remedy_trial(
-                self._input.objectives,
-                action,
-                self._input.lease_id,
-                applied.at,
-                self._input.recover_within,
-            ),
+            plans.remedy_trial(self._input, action, applied.at),
         )
         effective = report.verdict is Verdict.FAIL and report.reason is StopReason.VERDICT
         return applied, Trial(
@@ -127,7 +135,7 @@ class RemediationRun:
 
     async def _prove_recovery(self, applied: ApplyRemedyResult) -> RemediationRunResult:
         last = self._trials[-1].report.ended_at or applied.at
-        left = self._input.recover_within - (last - self._input.triggered_at)
+        left = self._input.recover_within - (last - applied.at)
         if left <= 0:
             return self._result("the remedy helped, too late for the limit", effective=True)
         report = await self._observe(
@@ -137,7 +145,7 @@ class RemediationRun:
                 self._input.settle,
                 applied.at,
                 left,
-                self._input.lease_id,
+                under_fault=(self._input.lease_id, self._input.guard),
             ),
         )
         met = report.reason is StopReason.SETTLED
@@ -177,22 +185,5 @@ class RemediationRun:
             **policies.revert(REVERT_WITHIN),
         )
 
-    def _result(
-        self,
-        why: str,
-        *,
-        effective: bool,
-        met_again: bool = False,
-        lease_lost: bool = False,
-        escalated: bool = False,
-        recovery: ObserveReport | None = None,
-    ) -> RemediationRunResult:
-        return RemediationRunResult(
-            effective=effective,
-            met_again=met_again,
-            lease_lost=lease_lost,
-            escalated=escalated,
-            why=why,
-            trials=tuple(self._trials),
-            recovery=recovery,
-        )
+    def _result(self, why: str, **found: Any) -> RemediationRunResult:
+        return RemediationRunResult(why=why, trials=tuple(self._trials), **found)

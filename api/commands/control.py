@@ -50,6 +50,8 @@ def stop(
 
 
 async def _stop(context: "Context", reason: str) -> list[str]:
+    from temporalio.exceptions import TemporalError
+
     from api import client as temporal
     from api.errors import NotReachable
     from targets.errors import TargetError
@@ -70,7 +72,10 @@ async def _stop(context: "Context", reason: str) -> list[str]:
     try:
         client = await temporal.connect(context.temporal)
         for workflow_id in await temporal.open_experiments(client):
-            await temporal.abort(client, workflow_id, getpass.getuser(), reason)
+            try:
+                await temporal.abort(client, workflow_id, getpass.getuser(), reason)
+            except TemporalError as error:  # the next run must be told all the same
+                failed.append(f"run {workflow_id}: {error}")
     except NotReachable as error:
         failed.append(f"Temporal: {error}")
     return failed
@@ -155,10 +160,12 @@ def show_settings() -> None:
     from api.context import load_context
 
     context = load_context()
+    from sqlalchemy import make_url
+
     shown = {
         "temporal": context.temporal.model_dump(mode="json"),
         "gateway": context.gateway.model_dump(mode="json"),
-        "audit": context.audit.model_dump(mode="json"),
+        "audit": {"url": make_url(context.audit.url).render_as_string(hide_password=True)},
         "engine": context.engine,
     }
     typer.echo(json.dumps(shown, indent=2))
