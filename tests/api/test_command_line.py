@@ -1,6 +1,7 @@
 """The command's edges: exit codes, one line a problem, and no traceback."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,18 @@ def test_a_typo_is_one_line_with_file_path_and_the_nearest_key(
     ), lines
 
 
+def test_a_typo_in_a_policy_is_one_line_with_the_policys_own_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(EXAMPLE.parent.parent / "stall-the-chat-stream", tmp_path / "story")
+    policy = tmp_path / "story" / "policies" / "chat.yaml"
+    policy.write_text(policy.read_text().replace("threshold:", "treshold:"))
+    assert run(["validate", str(tmp_path / "story" / "experiment.yaml")]) == 3
+    said = capsys.readouterr().err
+    assert f"{policy}:" in said
+    assert 'did you mean "threshold"' in said
+
+
 def test_a_server_that_is_not_there_is_exit_3_with_the_command_that_starts_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -72,6 +85,7 @@ def test_settings_are_shown_without_secrets(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BURNPROOF_GATEWAY_ADMIN_TOKEN", "do-not-show-this")
+    monkeypatch.setenv("BURNPROOF_AUDIT_URL", "postgresql://me:do-not-show-this@127.0.0.1/audit")
     assert run(["settings", "show"]) == 0
     shown = capsys.readouterr().out
     assert "do-not-show-this" not in shown

@@ -1,9 +1,19 @@
 """Each way a run can go, over real activities and a SIMULATED gateway."""
 
+import uuid
+from pathlib import Path
 from typing import Any
 
+import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import WorkflowEnvironment
+
 from audit.replay import replay
-from tests.workflows.conftest import World, errors, experiment, mended
+from tests.workflows.conftest import POLICY, World, errors, experiment, mended, open_world, slo
+from tests.workflows.test_cancel_everywhere import STEPS, Strike
+from workflows import queues
+from workflows.state import AbortInput, ApproveInput
 
 
 async def outcome(world: World, document: dict[str, Any]) -> dict[str, Any]:
@@ -33,3 +43,105 @@ async def test_a_remedy_that_helps_is_proven_against_the_hold_out(world: World) 
     assert kinds.index("injected") < kinds.index("remedy_applied") < kinds.index("withdrawn")
     world.gateway.assert_steady()
     assert replay(world.store, world.run_id()) == []
+
+
+async def test_a_ramp_goes_through_its_shares_and_injects_once(world: World) -> None:
+    document = mended(arms={"chaos": {"share": 0.5, "ramp": [0.05, 0.5]}, "unit": "request"})
+    result = await outcome(world, document)
+    assert (result["outcome"], result["exit_code"]) == ("PASS", 0), result
+    assert world.gateway.acts.count("attach fault") == 1
+    assert world.gateway.acts.count("attach split") == 2
+    assert replay(world.store, world.run_id()) == []
+
+
+async def test_a_ramp_that_burns_too_much_ends_before_the_next_share(world: World) -> None:
+    arms = {"chaos": {"share": 0.5, "ramp": [0.4, 0.5]}, "unit": "request"}
+    guard = {"abort_burn_rate": 10, "budget_share": 0.05}
+    document = experiment(fault=errors(1.0), arms=arms, guard=guard)
+    result = await outcome(world, document)
+    assert (result["outcome"], result["exit_code"]) == ("FAIL", 1), result
+    assert world.gateway.acts.count("attach split") == 1
+
+
+async def test_the_guard_goes_on_watching_while_a_remedy_is_tried(
+    time_skipping: WorkflowEnvironment, tmp_path: Path
+) -> None:
+    strike = Strike(STEPS.index("apply_remedy"))
+    async with open_world(time_skipping, tmp_path, strike) as world:
+
+        async def everything_breaks() -> None:
+            world.gateway.base_bad_ratio = 0.9
+
+        strike.act = everything_breaks
+        result = await outcome(world, mended())
+        assert (result["outcome"], result["exit_code"]) == ("FAIL", 1), result
+        assert "guard" in " ".join(result["reasons"]).lower()
+        world.gateway.assert_steady()
+
+
+async def test_an_abort_that_comes_before_the_run_begins_is_heeded(
+    time_skipping: WorkflowEnvironment, tmp_path: Path
+) -> None:
+    handle = await time_skipping.client.start_workflow(
+        "FaultExperiment",
+        experiment(),
+        id=f"fx-{uuid.uuid4().hex}",
+        task_queue=queues.MAIN,
+        start_signal="abort",
+        start_signal_args=[AbortInput(by="a person")],
+    )
+    async with open_world(time_skipping, tmp_path) as world:
+        result = await handle.result()
+        assert result["exit_code"] != 0
+        assert world.gateway.acts == []
+
+
+async def test_who_asked_cannot_approve_and_nobody_can_before_it_waits(world: World) -> None:
+    document = experiment(
+        metadata={"name": "scenario", "requestedBy": "ann"},
+        approval={"required": True, "within": "1h"},
+    )
+    handle = await world.client.start_workflow(
+        "FaultExperiment",
+        document,
+        id=f"fx-{uuid.uuid4().hex}",
+        task_queue=queues.MAIN,
+        start_signal="approve",
+        start_signal_args=[ApproveInput(by="eve")],
+    )
+    while (await handle.query("view"))["phase"] != "waiting for approval":
+        pass
+    own = await handle.execute_update("approve", ApproveInput(by="ann"))
+    assert own["accepted"] is False
+    assert world.gateway.acts == []
+    other = await handle.execute_update("approve", ApproveInput(by="bob"))
+    assert other["accepted"] is True
+    assert (await handle.result())["outcome"] == "PASS"
+
+
+async def test_a_guard_that_would_stay_blind_at_this_traffic_is_refused(world: World) -> None:
+    world.gateway.rate = 3.0
+    document = experiment(
+        slos=[slo(0.95)],
+        guard={"abort_burn_rate": 10, "budget_share": 0.05, "min_requests": 100},
+        steady_state={"window": "30s", "min_requests": 50},
+    )
+    handle = await world.start(document)
+    with pytest.raises(WorkflowFailureError) as failed:
+        await handle.result()
+    cause = failed.value.cause
+    assert isinstance(cause, ApplicationError)
+    assert cause.type == "NotAdmitted"
+    assert "guard" in cause.message
+    assert "attach fault" not in world.gateway.acts
+
+
+async def test_a_remedy_that_is_no_tighter_than_what_is_in_force_is_not_tried(
+    world: World,
+) -> None:
+    loose = {**POLICY, "actions": [{**POLICY["actions"][0], "threshold": 0.2}]}
+    document = mended(remediation={"policy": loose, "under_fault": True, "recover_within": "3m"})
+    result = await outcome(world, document)
+    assert result["exit_code"] != 0
+    assert "attach breaker" not in world.gateway.acts
+    world.gateway.assert_steady()
