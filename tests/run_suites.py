@@ -3,7 +3,8 @@
 A suite is a list of commands that run one after another: pytest on some folders, or a tool that
 counts as one test. It fails on a failing test, a skipped test, a folder in which nothing was
 collected, a deadline, and a process that it leaves behind. Nothing is hidden: each suite writes
-.suites/NAME.log, and the end of the log of a failed one is printed.
+.suites/NAME.log, the end of the log of a failed one is printed, and a test that passes only at its
+second run is called FLAKY in the closing table.
 
 What was hard: two cores. Suites that test time-outs (`exclusive`) get wrong answers beside one that
 keeps a core busy (`heavy`), so those two kinds never run at the same time, and the real engines
@@ -27,7 +28,7 @@ import uuid
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
@@ -36,6 +37,12 @@ STRICT = True
 
 ROOT = Path(__file__).resolve().parents[1]
 LANES = 2
+SECOND_CHANCES = 3
+"""Most failed tests of one command that are run once more, alone.
+
+Verdicts here rest on real traffic, and a sequential test at 1 % is allowed to say "not proven".
+So a few failures get one second run by themselves; what passes then is called FLAKY aloud.
+"""
 TAIL_LINES = 80
 EXIT_GRACE_SECONDS = 5.0
 TAG = "SUITE_RUN_TAG"
@@ -91,11 +98,14 @@ class Result:
     failed: int = 0
     minutes: float = 0.0
     reasons: list[str] = field(default_factory=list)
+    broken: bool = False
+    """Whether something failed that is no test: a second chance would prove nothing."""
 
-    def fail(self, reason: str, count: int = 1) -> None:
+    def fail(self, reason: str, count: int = 1, *, is_test: bool = False) -> None:
         """Count a failure, with the reason."""
         self.failed += count
         self.reasons.append(reason)
+        self.broken |= not is_test
 
 
 _UNIT = (
@@ -222,6 +232,24 @@ class Runner:
         self, suite: Suite, command: Tool | Pytest, log: int, seconds: float, result: Result
     ) -> bool:
         """Run one command of a suite; return whether the suite may go on."""
+        began, before = time.monotonic(), result.failed
+        may_go_on = self._run_once(suite, command, log, seconds, result)
+        failed = result.failed - before
+        can_repeat = isinstance(command, Pytest) and may_go_on and not self._stopping.is_set()
+        if not can_repeat or not 0 < failed <= SECOND_CHANCES or result.broken:
+            return may_go_on
+        again, left = Result(suite.name), seconds - (time.monotonic() - began)
+        repeat = replace(command, name=f"{command.name}-again", args=(*command.args, "--lf"))
+        may_go_on = self._run_once(suite, repeat, log, left, again)
+        if not again.failed and again.passed == failed:
+            result.failed = before
+            result.passed += failed
+            result.reasons[-1] = f"{command.name}: FLAKY, {failed} failed once and passed alone"
+        return may_go_on
+
+    def _run_once(
+        self, suite: Suite, command: Tool | Pytest, log: int, seconds: float, result: Result
+    ) -> bool:
         junit = self._output / f"{suite.name}.{command.name.replace(' ', '-')}.xml"
         argv = self._argv(command, junit, result)
         if argv is None:
@@ -272,7 +300,7 @@ class Runner:
         folders = [f for f in command.folders if f not in missing]
         if not folders:
             return None
-        cache = f"cache_dir={self._output / 'cache' / command.name}"
+        cache = f"cache_dir={self._output / 'cache' / command.name.removesuffix('-again')}"
         return [
             *(sys.executable, "-m", "pytest", "-q", "-o", cache, f"--junitxml={junit}"),
             *command.args,
@@ -294,7 +322,7 @@ def _count(junit: Path, name: str, code: int, result: Result) -> None:
     bad = totals["failures"] + totals["errors"]
     result.passed += max(0, totals["tests"] - bad - totals["skipped"])
     if bad:
-        result.fail(f"{name}: {bad} failed", bad)
+        result.fail(f"{name}: {bad} failed", bad, is_test=True)
     if totals["skipped"]:
         result.fail(f"{name}: {totals['skipped']} skipped, which is not allowed", totals["skipped"])
     if totals["tests"] == 0:

@@ -64,6 +64,36 @@ def test_a_suite_fails_for(
     assert report([result], tmp_path / "out") == 1
 
 
+FLAKY = """
+from pathlib import Path
+SEEN = Path(__file__).with_name("seen")
+def test_c():
+    first = not SEEN.exists()
+    SEEN.touch()
+    assert not first
+"""
+
+
+def test_a_failure_that_passes_alone_is_counted_and_called_flaky(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (result,) = _run(tmp_path, _suite(tmp_path, "one", PASSES + FLAKY))
+    assert (result.passed, result.failed) == (3, 0)
+    assert report([result], tmp_path / "out") == 0
+    assert "FLAKY" in capsys.readouterr().out
+
+
+def test_many_failures_get_no_second_chance(tmp_path: Path) -> None:
+    code = "\n".join(
+        f"from pathlib import Path\ndef test_c{i}():\n"
+        f"    seen = Path(__file__).with_name('s{i}')\n"
+        f"    first = not seen.exists()\n    seen.touch()\n    assert not first"
+        for i in range(4)
+    )
+    (result,) = _run(tmp_path, _suite(tmp_path, "one", code))
+    assert (result.passed, result.failed) == (0, 4)
+
+
 def test_a_missing_folder_is_said_aloud_and_fails_when_strict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
