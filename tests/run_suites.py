@@ -137,8 +137,8 @@ SUITES: tuple[Suite, ...] = (
     ),
     Suite(
         "vllm",
-        (Pytest("vllm", ("tests/e2e",), ("--timeout=900",)),),
-        deadline_minutes=20,
+        (Pytest("vllm", ("tests/e2e",), ("--timeout=1800",)),),
+        deadline_minutes=35,
         alone=True,
     ),
     Suite(

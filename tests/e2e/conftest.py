@@ -57,11 +57,9 @@ class RealStack:
         )
 
     def run_of(self, name: str) -> str:
-        """Return the id of the only run of an example."""
-        (found,) = (
-            row.run_id for row in self.store.history(100) if row.run_id.startswith(f"{name}-")
-        )
-        return found
+        """Return the id of the newest run of an example."""
+        runs = self.store.history(100)  # newest first
+        return next(row.run_id for row in runs if row.run_id.startswith(f"{name}-"))
 
 
 @pytest.fixture(scope="session")

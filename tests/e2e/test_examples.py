@@ -9,16 +9,24 @@ from tests.e2e.conftest import RealStack
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 AA, STALL = "aa-null", "stall-the-chat-stream"
+ATTEMPTS, INCONCLUSIVE = 3, 2
 RUN_SECONDS = 600.0
 """Four minutes for the longer one on a quiet machine."""
 
 
 def run(real: RealStack, name: str) -> dict:
-    """Run an example once in this suite; return its report."""
+    """Run an example until it says something, and only then; return its report.
+
+    "Not proven" (exit 2) is an honest end on two busy cores, so it may happen twice. Any other
+    end is final: a FAIL of equal replicas, or a clean-up that is not proven, is a failure here.
+    """
     if name not in real.codes:
-        done = real.burnproof("run", f"examples/{name}/experiment.yaml", seconds=RUN_SECONDS)
-        assert "SIMULATED" not in done.stdout
-        real.codes[name] = done.returncode
+        for _ in range(ATTEMPTS):
+            done = real.burnproof("run", f"examples/{name}/experiment.yaml", seconds=RUN_SECONDS)
+            assert "SIMULATED" not in done.stdout
+            real.codes[name] = done.returncode
+            if done.returncode != INCONCLUSIVE:
+                break
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert real.codes[name] == 0
     return assemble(real.store, real.run_of(name))
@@ -87,7 +95,7 @@ def test_every_act_has_its_receipt_and_everything_is_taken_back(real: RealStack)
     withdrawn = receipt(report, "withdrawn")
     items = withdrawn["receipt"]["observed"]["items"]
     assert {name: item["state"] for name, item in items.items()} == dict.fromkeys(
-        ("split", "fault", "remedy-1"), "removed"
+        ("split-0", "fault", "remedy-1"), "removed"
     )
     assert items["fault"]["touched"] > 0
     assert withdrawn["proof"]["active_items"] == []
