@@ -116,7 +116,7 @@ SUITES: tuple[Suite, ...] = (
     Suite(
         "unit",
         (Pytest("unit", tuple(f"tests/{name}" for name in _UNIT.split()), ("-n", "2")),),
-        deadline_minutes=15,
+        deadline_minutes=20,
         heavy=True,
     ),
     Suite(
@@ -132,7 +132,7 @@ SUITES: tuple[Suite, ...] = (
     Suite(
         "docs",
         (Pytest("docs", ("tests/docs", "tests/stack"), ("--timeout=420",)),),
-        deadline_minutes=20,
+        deadline_minutes=25,
         heavy=True,
     ),
     Suite(
@@ -154,13 +154,13 @@ SUITES: tuple[Suite, ...] = (
     Suite(
         "kill",
         (Pytest("kill", ("tests/kill",), ("--timeout=300",)),),
-        deadline_minutes=20,
+        deadline_minutes=30,
         exclusive=True,
     ),
     Suite(
         "aa",
         (Pytest("aa", ("tests/aa",), ("--timeout=600",)),),
-        deadline_minutes=12,
+        deadline_minutes=20,
         exclusive=True,
     ),
 )
