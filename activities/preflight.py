@@ -19,6 +19,8 @@ from faults.feasibility import ExpectedPlan
 from slo.records import Page
 
 RATE_WINDOW_SECONDS = 30.0
+TOO_LITTLE = "TooLittleTraffic"
+"""Nothing is wrong with the document, but its guard could not fire here: nothing is broken."""
 PROBE_SEEN_SECONDS = 3.0
 
 
@@ -70,8 +72,9 @@ class Preflight:
         """Probe every replica and measure the traffic.
 
         Raises:
-            ApplicationError: `TargetHung` (a replica gives no token in time), `NotMeasurable` (the
-                probe is not in the journal); both never retried. Target errors otherwise.
+            ApplicationError: `NotAdmitted`, `TooLittleTraffic` (the guard would stay blind),
+                `TargetHung` (a replica gives no token in time), `NotMeasurable` (the probe is not
+                in the journal); all never retried. Target errors otherwise.
         """
         began = float((await self._gateway.state())["now"])
         probes = await self._probe_all(input)
@@ -105,11 +108,12 @@ class Preflight:
         }
         key = "decision:admit-with-traffic"
         await self._audit.append(input.run_id, key, "decision", payload, self._now())
-        blind = [item for item in report.warnings if item.code == "guard_blind"]
-        refused = [*report.problems, *blind]
-        if refused:
-            found = "; ".join(f"{item.path}: {item.message}" for item in refused)
+        if not report.admitted:
+            found = "; ".join(f"{item.path}: {item.message}" for item in report.problems)
             raise fatal("NotAdmitted", found)
+        blind = [item for item in report.warnings if item.code == "guard_blind"]
+        if blind:
+            raise fatal(TOO_LITTLE, f"{blind[0].path}: {blind[0].message}")
         return report
 
     async def _probe_all(self, input: PreflightInput) -> dict[str, float]:

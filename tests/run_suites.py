@@ -235,9 +235,10 @@ class Runner:
         began, before = time.monotonic(), result.failed
         may_go_on = self._run_once(suite, command, log, seconds, result)
         failed = result.failed - before
-        can_repeat = isinstance(command, Pytest) and may_go_on and not self._stopping.is_set()
-        if not can_repeat or not 0 < failed <= SECOND_CHANCES or result.broken:
+        if not isinstance(command, Pytest) or not may_go_on or self._stopping.is_set():
             return may_go_on
+        if not 0 < failed <= SECOND_CHANCES or result.broken:
+            return True
         again, left = Result(suite.name), seconds - (time.monotonic() - began)
         repeat = replace(command, name=f"{command.name}-again", args=(*command.args, "--lf"))
         may_go_on = self._run_once(suite, repeat, log, left, again)

@@ -9,6 +9,7 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
+from activities.preflight import TOO_LITTLE
 from canary.report import ObserveReport, StopReason
 from faults.outcome import EffectState, OutcomeInput, PhaseSummary
 from workflows import plans
@@ -48,6 +49,9 @@ def note_failure(facts: Facts, error: Exception) -> None:
         facts.cancelled = True
         return
     cause = root_cause(error)
+    if isinstance(cause, ApplicationError) and cause.type == TOO_LITTLE:
+        facts.too_little = root_message(error)
+        return
     known = isinstance(cause, FailureError)
     facts.failure = root_message(error) or repr(cause)
     facts.failure_kind = (
@@ -87,7 +91,7 @@ def outcome_input(facts: Facts, failed: tuple[str, ...]) -> OutcomeInput:
         hypothesis=parsed.spec.hypothesis,
         expects_effect=plans.expects_effect(parsed),
         remedy_under_fault=plans.has_remedy(parsed),
-        steady=summary(facts.steady),
+        steady=_steady(facts),
         compare=summary(facts.compare),
         remedy=summary(last),
         met_again=_met_again(facts),
@@ -98,6 +102,15 @@ def outcome_input(facts: Facts, failed: tuple[str, ...]) -> OutcomeInput:
         cleanup_failed=failed,
         lease_lost=_lease_lost(facts),
     )
+
+
+def _steady(facts: Facts) -> PhaseSummary | None:
+    """Tell of the steady state; too little traffic to be safe is neither a pass nor an error."""
+    if facts.too_little:
+        return PhaseSummary(
+            verdict="INCONCLUSIVE", reason="too_little_traffic", why=facts.too_little
+        )
+    return summary(facts.steady)
 
 
 def _met_again(facts: Facts) -> PhaseSummary | None:

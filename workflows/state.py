@@ -90,5 +90,6 @@ class Facts:
         self.lease_pushed = False
         self.abort: AbortInput | None = None
         self.cancelled = False
+        self.too_little = ""
         self.failure_kind = ""
         self.failure = ""
