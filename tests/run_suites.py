@@ -8,8 +8,7 @@ second run is called FLAKY in the closing table.
 
 What was hard: two cores. Suites that test time-outs (`exclusive`) get wrong answers beside one that
 keeps a core busy (`heavy`), so those two kinds never run at the same time, and the real engines
-(`alone`) share the machine with nobody. Suites start in the
-order of the list as far as that rule allows: long ones that mostly wait come first.
+(`alone`) share the machine with nobody. Suites start in the order of the list.
 
     python tests/run_suites.py               all of them
     python tests/run_suites.py unit kill     these two
@@ -38,11 +37,7 @@ STRICT = True
 ROOT = Path(__file__).resolve().parents[1]
 LANES = 2
 SECOND_CHANCES = 3
-"""Most failed tests of one command that are run once more, alone.
-
-Verdicts here rest on real traffic, and a sequential test at 1 % is allowed to say "not proven".
-So a few failures get one second run by themselves; what passes then is called FLAKY aloud.
-"""
+"""Most failed tests of one command that are run once more, alone: see CONTRIBUTING.md."""
 TAIL_LINES = 80
 EXIT_GRACE_SECONDS = 5.0
 TAG = "SUITE_RUN_TAG"
@@ -241,12 +236,12 @@ class Runner:
             return True
         again, left = Result(suite.name), seconds - (time.monotonic() - began)
         repeat = replace(command, name=f"{command.name}-again", args=(*command.args, "--lf"))
-        may_go_on = self._run_once(suite, repeat, log, left, again)
+        self._run_once(suite, repeat, log, left, again)
         if not again.failed and again.passed == failed:
             result.failed = before
             result.passed += failed
             result.reasons[-1] = f"{command.name}: FLAKY, {failed} failed once and passed alone"
-        return may_go_on
+        return True
 
     def _run_once(
         self, suite: Suite, command: Tool | Pytest, log: int, seconds: float, result: Result
