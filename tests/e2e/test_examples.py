@@ -88,7 +88,7 @@ def test_the_objective_is_met_within_three_minutes_while_the_fault_holds(real: R
 
 def test_every_act_has_its_receipt_and_everything_is_taken_back(real: RealStack) -> None:
     report = run(real, STALL)
-    assert receipt(report, "injected")["fault"]["observed"]["faults_on_replicas"] == {
+    assert receipt(report, "injected:0")["fault"]["observed"]["faults_on_replicas"] == {
         "b": ["fault"]
     }
     assert receipt(report, "remedy:remedy-1")["state"] == "active"

@@ -66,7 +66,7 @@ def test_a_refused_request_is_a_record_without_its_text(real: RealStack) -> None
         assert http.post(address, content=chat("secret \\ud83d"), headers=sent).status_code == 400
         journal = http.get(
             f"{state.gateway_url}/_burnproof/journal",
-            params={"route": state.route, "tail_seconds": 30},
+            params={"route": state.route, "tail": 30},
             headers={"authorization": f"Bearer {token}"},
         )
     records = [r for r in Page.from_json(journal.json()).records if r.status == 400]
