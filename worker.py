@@ -41,6 +41,11 @@ from workflows.remediation_run import RemediationRun
 
 WORKFLOWS = [FaultExperiment, RemediationRun, LeaseSweep]
 
+# How long a run waits for the worker that has it cached, before any other may take it. A query too:
+# with the default of 10 s a run whose worker died looks silent until its lease is over.
+# Source: Temporal server, history QueryWorkflow (uses this very time-out), measured by tests/kill.
+STICKY = timedelta(seconds=3)
+
 Activity = Callable[..., Any]
 
 log = structlog.get_logger()
@@ -113,6 +118,7 @@ def build_workers(
             interceptors=translate,
             activities=crew.main,
             graceful_shutdown_timeout=graceful,
+            sticky_queue_schedule_to_start_timeout=STICKY,
             deployment_config=versioning,
         ),
         Worker(

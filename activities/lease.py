@@ -98,10 +98,10 @@ class RemovalProof(BaseModel, frozen=True):
 
 @dataclass
 class Renewals:
-    """How often a lease was renewed, and when the run last answered (unix seconds; 0 never)."""
+    """How often a lease was renewed, and when the run last showed life, unix seconds."""
 
+    answered_at: float
     count: int = 0
-    answered_at: float = 0.0
 
 
 class Leases:
@@ -144,7 +144,9 @@ class Leases:
         info = activity.info()
         workflow_id, workflow_run_id = info.workflow_id, info.workflow_run_id
         assert workflow_id is not None and workflow_run_id is not None, "called by a workflow"
-        renewals = Renewals()
+        # The run was alive when it asked for this: a worker that is lost before the first answer
+        # must not look like a run that never answered.
+        renewals = Renewals(answered_at=info.scheduled_time.timestamp())
         if info.heartbeat_details:
             renewals.answered_at = float(info.heartbeat_details[0])
         async with heartbeats(lambda: renewals.answered_at):

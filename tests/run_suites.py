@@ -232,8 +232,8 @@ class Runner:
         failed = result.failed - before
         if not isinstance(command, Pytest) or not may_go_on or self._stopping.is_set():
             return may_go_on
-        if not 0 < failed <= SECOND_CHANCES or result.broken:
-            return True
+        if suite.exclusive or result.broken or not 0 < failed <= SECOND_CHANCES:
+            return True  # a race or a false alarm that an exclusive suite found is found
         again, left = Result(suite.name), seconds - (time.monotonic() - began)
         repeat = replace(command, name=f"{command.name}-again", args=(*command.args, "--lf"))
         self._run_once(suite, repeat, log, left, again)

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from temporalio.testing import ActivityEnvironment
@@ -72,7 +73,17 @@ def test_a_run_that_falls_silent_gets_no_renewal_after_ten_seconds() -> None:
     assert scene.ended_at <= last_answer + 10.0 + 5.0 + 0.2
 
 
-def test_an_attempt_without_any_answer_yet_renews_nothing() -> None:
+@pytest.mark.parametrize(("ago", "renewed"), [(1.0, [0.0, 0.0, 5.0]), (12.0, [])])
+def test_a_run_counts_as_alive_when_it_asked_to_be_held(ago: float, renewed: list[float]) -> None:
+    """A worker killed before the first answer: its successor has no beat to go on from."""
+    scene = Scene(*[Answer.SILENT] * 100)
+    asked = clock() - timedelta(seconds=ago)
+    scene.environment.info = replace(scene.environment.info, scheduled_time=asked, attempt=2)
+    assert scene.play().ended == "run_silent"
+    assert scene.gateway.renewals == renewed
+
+
+def test_an_attempt_long_after_any_sign_of_life_renews_nothing_until_an_answer() -> None:
     scene = Scene(*[Answer.SILENT] * 100)
     assert scene.play() == HoldFaultResult(ended="run_silent", renewals=0)
     assert scene.gateway.renewals == []

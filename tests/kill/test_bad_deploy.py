@@ -5,16 +5,18 @@ from temporalio.client import WorkflowExecutionStatus
 
 from tests.kill.documents import lasting
 from tests.kill.runs import SLACK_SECONDS, Run, now
+from tests.kill.side_by_side import side_by_side
 from tests.kill.workers import until
 from tests.kill.world import Lane, World
 
 pytestmark = [
     pytest.mark.kill,
     pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.timeout(420),
+    pytest.mark.timeout(900),
 ]
 
 
+@side_by_side
 async def test_a_bad_deploy_lets_the_fault_lapse_keeps_the_run_and_the_good_worker_ends_it(
     world: World,
 ) -> None:
@@ -45,6 +47,7 @@ async def test_a_bad_deploy_lets_the_fault_lapse_keeps_the_run_and_the_good_work
     await world.each({f"{s:g} s": lambda lane, s=s: strike(lane, s) for s in (6.0, 20.0)})
 
 
+@side_by_side
 async def test_while_it_is_wedged_the_sweep_leaves_a_live_run_alone(world: World) -> None:
     async def strike(lane: Lane) -> None:
         good = lane.worker()

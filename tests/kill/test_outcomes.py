@@ -1,5 +1,6 @@
 """What a run may claim, and the exit code a script sees, through the real command line."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -9,15 +10,18 @@ import pytest
 from audit.store import AuditStore
 from tests.kill.documents import errors, experiment, lasting, mended, stalls
 from tests.kill.runs import Command, Run, command
+from tests.kill.side_by_side import side_by_side
 from tests.kill.world import Lane, World
 
 pytestmark = [
     pytest.mark.kill,
     pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.timeout(420),
+    pytest.mark.timeout(900),
 ]
 
 Json = dict[str, Any]
+STEADY_SECONDS = 12.0
+"""Somewhat more than the window of traffic before the fault: what came before is out of sight."""
 
 
 def events_of(store: AuditStore, run: Run) -> list[str]:
@@ -37,6 +41,7 @@ async def finishes(lane: Lane, document: Json, code: int, outcome: str, **more: 
     return said
 
 
+@side_by_side
 async def test_each_end_has_its_exit_code(world: World) -> None:
     async def passes(lane: Lane) -> None:
         await finishes(lane, experiment(lane.name, "passes"), 0, "PASS")
@@ -63,6 +68,7 @@ async def test_each_end_has_its_exit_code(world: World) -> None:
 
     async def has_no_traffic(lane: Lane) -> None:
         lane.quiet()
+        await asyncio.sleep(STEADY_SECONDS)
         lane.worker()
         one = command(lane, experiment(lane.name, "has-no-traffic"))
         run = await one.run()
@@ -72,6 +78,7 @@ async def test_each_end_has_its_exit_code(world: World) -> None:
     async def has_too_little_traffic(lane: Lane) -> None:
         lane.quiet()
         lane.drive(rate=0.5)
+        await asyncio.sleep(STEADY_SECONDS)
         try:
             lane.worker()
             one = command(lane, experiment(lane.name, "has-too-little"))
@@ -104,6 +111,7 @@ async def test_each_end_has_its_exit_code(world: World) -> None:
     await world.each(cases)
 
 
+@side_by_side
 async def test_a_fault_that_expires_while_the_remedy_is_tried_is_credited_to_nobody(
     world: World,
 ) -> None:
@@ -119,6 +127,7 @@ async def test_a_fault_that_expires_while_the_remedy_is_tried_is_credited_to_nob
     await world.each({"expires": strike})
 
 
+@side_by_side
 async def test_an_engine_that_is_healthy_and_hangs_is_refused_before_any_fault(
     world: World,
 ) -> None:
@@ -141,6 +150,7 @@ async def test_an_engine_that_is_healthy_and_hangs_is_refused_before_any_fault(
     await world.each({"hung": strike})
 
 
+@side_by_side
 async def test_a_document_that_is_wrong_is_one_line_and_starts_nothing(world: World) -> None:
     async def typo(lane: Lane) -> None:
         document = lasting(lane.name, "typo")

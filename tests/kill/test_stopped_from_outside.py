@@ -6,6 +6,7 @@ from temporalio.client import WorkflowExecutionStatus
 from api import client as facade
 from tests.kill.documents import experiment, lasting, mended
 from tests.kill.runs import SLACK_SECONDS, Run, now
+from tests.kill.side_by_side import side_by_side
 from tests.kill.test_worker_dies import STEPS, document
 from tests.kill.workers import Point, until
 from tests.kill.world import Lane, World
@@ -14,7 +15,7 @@ from workflows import ids
 pytestmark = [
     pytest.mark.kill,
     pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.timeout(420),
+    pytest.mark.timeout(900),
 ]
 
 AFTER_THE_FAULT = ("withdraw", "recovery", "settle_hold", "conclude")
@@ -25,6 +26,7 @@ def is_at(point: Point, words: tuple[str, ...]) -> bool:
     return any(word in str(point) for word in words)
 
 
+@side_by_side
 async def test_a_cancel_at_any_step_withdraws_and_ends_inconclusive(world: World) -> None:
     async def strike(lane: Lane, point: Point) -> None:
         worker = lane.worker(point)
@@ -46,6 +48,7 @@ async def test_a_cancel_at_any_step_withdraws_and_ends_inconclusive(world: World
     await world.each({str(p): lambda lane, p=p: strike(lane, p) for p in STEPS})
 
 
+@side_by_side
 async def test_two_cancels_while_it_is_withdrawn_do_not_stop_the_withdrawal(world: World) -> None:
     async def strike(lane: Lane, when: str) -> None:
         worker = lane.worker(Point("withdraw", when))
@@ -65,6 +68,7 @@ async def test_two_cancels_while_it_is_withdrawn_do_not_stop_the_withdrawal(worl
     await world.each(cases)
 
 
+@side_by_side
 async def test_an_abort_by_a_person_withdraws_at_once_and_is_named(world: World) -> None:
     async def strike(lane: Lane) -> None:
         lane.worker()
@@ -85,6 +89,7 @@ async def test_an_abort_by_a_person_withdraws_at_once_and_is_named(world: World)
     await world.each({"abort": strike})
 
 
+@side_by_side
 async def test_a_terminated_run_loses_its_fault_and_the_sweep_proves_and_closes_it(
     world: World,
 ) -> None:
@@ -125,6 +130,7 @@ async def test_a_terminated_run_loses_its_fault_and_the_sweep_proves_and_closes_
     await world.each(cases)
 
 
+@side_by_side
 async def test_the_hold_of_a_terminated_run_is_taken_over_by_the_next_only_with_proof(
     world: World,
 ) -> None:
@@ -146,6 +152,7 @@ async def test_the_hold_of_a_terminated_run_is_taken_over_by_the_next_only_with_
     await world.each({"next": strike})
 
 
+@side_by_side
 async def test_a_terminated_parent_takes_its_childs_remedy_with_it(world: World) -> None:
     async def strike(lane: Lane) -> None:
         worker = lane.worker(Point("observe", "before", "remedy-1"))

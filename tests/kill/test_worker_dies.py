@@ -8,13 +8,14 @@ import pytest
 
 from tests.kill.documents import experiment, lasting, mended
 from tests.kill.runs import SLACK_SECONDS, Run, now
-from tests.kill.workers import Point
+from tests.kill.side_by_side import side_by_side
+from tests.kill.workers import Json, Point, until
 from tests.kill.world import Lane, World
 
 pytestmark = [
     pytest.mark.kill,
     pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.timeout(420),
+    pytest.mark.timeout(900),
 ]
 
 STEPS = [
@@ -40,6 +41,7 @@ def document(lane: Lane, point: Point, lease: float) -> dict[str, object]:
     return kind(lane.name, f"at-{point}", lease)
 
 
+@side_by_side
 async def test_a_worker_killed_at_any_step_is_replaced_and_the_run_goes_on(world: World) -> None:
     async def strike(lane: Lane, point: Point) -> None:
         first = lane.worker(point)
@@ -54,6 +56,39 @@ async def test_a_worker_killed_at_any_step_is_replaced_and_the_run_goes_on(world
     await world.each({str(p): lambda lane, p=p: strike(lane, p) for p in STEPS})
 
 
+@side_by_side
+async def test_a_worker_killed_between_two_stored_pages_is_resumed_from_what_is_stored(
+    world: World,
+) -> None:
+    async def strike(lane: Lane) -> None:
+        first = lane.worker()
+        document = lasting(lane.name, "in-mid-observe", 20.0, observe={"max": "45s"})
+        run = await Run.start(lane, document)
+
+        def stored() -> list[list[Json]]:
+            return lane.store.load_segments(run.run_id, "compare")
+
+        await until(lambda: len(stored()) >= 1, "a stored segment", 60)
+        before = stored()
+        await first.kill()
+        lane.worker()
+        result = await run.result()
+        assert (result["outcome"], result["exit_code"]) == ("INCONCLUSIVE", 2), result
+        assert not any("expired" in reason for reason in result["reasons"]), result
+        segments = stored()
+        assert segments[: len(before)] == before
+        assert len(segments) > len(before)
+        pages = [page for segment in segments for page in segment]
+        read = [record["seq"] for page in pages for record in page["records"]]
+        # Nothing twice, nothing left out: what ended while no worker was there is read too.
+        assert read == sorted(set(read))
+        assert all(not page["gap"] for page in pages), [page["gap"] for page in pages]
+        await run.left_clean("INCONCLUSIVE")
+
+    await world.each({"mid-observe": strike})
+
+
+@side_by_side
 async def test_a_worker_that_comes_back_after_the_lease_finds_the_fault_off_and_claims_nothing(
     world: World,
 ) -> None:
@@ -76,6 +111,7 @@ async def test_a_worker_that_comes_back_after_the_lease_finds_the_fault_off_and_
     await world.each({f"{s:g} s": lambda lane, s=s: strike(lane, s) for s in (6.0, 20.0)})
 
 
+@side_by_side
 async def test_a_worker_killed_in_a_remedy_loses_the_remedy_with_the_fault(world: World) -> None:
     async def strike(lane: Lane) -> None:
         first = lane.worker(Point("observe", "before", "remedy-1"))
@@ -94,6 +130,7 @@ async def test_a_worker_killed_in_a_remedy_loses_the_remedy_with_the_fault(world
     await world.each({"remedy": strike})
 
 
+@side_by_side
 async def test_a_worker_told_to_go_hands_over_and_the_run_passes(world: World) -> None:
     async def strike(lane: Lane, stream: str, lease: float) -> None:
         first = lane.worker()
@@ -116,6 +153,7 @@ async def test_a_worker_told_to_go_hands_over_and_the_run_passes(world: World) -
     )
 
 
+@side_by_side
 async def test_a_worker_that_freezes_and_thaws_injects_nothing_twice_and_claims_nothing(
     world: World,
 ) -> None:
