@@ -1,25 +1,25 @@
-"""Tests that share the world start together, and each then waits for its own cases.
+"""Tests that start together, each of which then waits for its own end.
 
 A case mostly waits: for a lease to end, for a window of traffic, for a time-out of the server. One
 after another they would leave both cores idle for a quarter of an hour.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 import pytest
 
-from tests.kill.world import World
-
-Body = Callable[[World], Coroutine[Any, Any, None]]
+Body = Callable[[Any], Coroutine[Any, Any, None]]
+Started = dict[str, asyncio.Task[None]]
 _BODY = "side_by_side_body"
 
 
-def side_by_side(body: Body) -> Callable[[World, pytest.FixtureRequest], Awaitable[None]]:
-    """Make a test whose cases run beside those of all others that were collected."""
+def side_by_side(body: Body) -> Callable[[Started, pytest.FixtureRequest], Awaitable[None]]:
+    """Make a test whose body the fixture `started` has begun beside those of the others."""
 
-    async def test(world: World, request: pytest.FixtureRequest) -> None:
-        await world.started[request.node.nodeid]
+    async def test(started: Started, request: pytest.FixtureRequest) -> None:
+        await started[request.node.nodeid]
 
     for name in ("__name__", "__qualname__", "__module__", "__doc__"):
         setattr(test, name, getattr(body, name))
@@ -27,16 +27,18 @@ def side_by_side(body: Body) -> Callable[[World, pytest.FixtureRequest], Awaitab
     return test
 
 
-def bodies(items: Sequence[pytest.Item]) -> dict[str, Body]:
+def bodies(items: Iterable[pytest.Item]) -> dict[str, Body]:
     """Return the bodies of the collected tests, by node id, in their order."""
-    found = {item.nodeid: getattr(_function(item), _BODY, None) for item in items}
+    found = {item.nodeid: _body(item) for item in items}
     return {name: body for name, body in found.items() if body is not None}
 
 
-def first(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Put the tests that share the world first: what needs quiet comes after them."""
-    return sorted(items, key=lambda item: not hasattr(_function(item), _BODY))
+async def end(started: Started) -> None:
+    """Cancel what still runs; wait for all."""
+    for task in started.values():
+        task.cancel()
+    await asyncio.gather(*started.values(), return_exceptions=True)
 
 
-def _function(item: pytest.Item) -> Any:
-    return getattr(item, "function", None)
+def _body(item: pytest.Item) -> Body | None:
+    return getattr(getattr(item, "function", None), _BODY, None)

@@ -1,5 +1,6 @@
 """What needs a stack to itself: server, gateway, worker, supervisor killed; everything stopped."""
 
+import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -7,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from api.client import connect
 from api.stack.options import EngineKind, StackOptions, TrafficKind
@@ -17,13 +19,32 @@ from settings import TemporalSettings
 from targets.gateway_admin import GatewayAdmin
 from tests.kill.documents import experiment, lasting
 from tests.kill.runs import SLACK_SECONDS, Command, Run, command, now
+from tests.kill.side_by_side import Started, bodies, end, side_by_side
 from tests.kill.workers import until
 from tests.kill.world import Lane
 from tests.stack.helpers import GONE_LIMIT_S, Up, nothing_left
 
-pytestmark = [pytest.mark.kill, pytest.mark.timeout(420)]
+pytestmark = [
+    pytest.mark.kill,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(420),
+]
 
 TRAFFIC_RATE = 15
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def started(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Started]:
+    """Start every collected test of this file, each with a stack of its own."""
+    items = [item for item in request.session.items if item.path == request.path]
+    tasks = {
+        name: asyncio.create_task(body(tmp_path_factory.mktemp("own")), name=name)
+        for name, body in bodies(items).items()
+    }
+    yield tasks
+    await end(tasks)
 
 
 @asynccontextmanager
@@ -64,6 +85,7 @@ async def only_stack(directory: Path) -> AsyncIterator[tuple[LocalStack, Lane]]:
         yield stack, lane
 
 
+@side_by_side
 async def test_worker_server_and_gateway_killed_at_once_leave_no_fault_and_claim_nothing(
     tmp_path: Path,
 ) -> None:
@@ -88,6 +110,7 @@ async def test_worker_server_and_gateway_killed_at_once_leave_no_fault_and_claim
         assert "leases dropped: ['all-at-once" in stack.events_log.read_text()
 
 
+@side_by_side
 async def test_stop_all_withdraws_everything_now_and_refuses_runs_until_release(
     tmp_path: Path,
 ) -> None:
@@ -116,6 +139,7 @@ async def test_stop_all_withdraws_everything_now_and_refuses_runs_until_release(
         await after.left_clean("PASS")
 
 
+@side_by_side
 async def test_a_withdrawal_that_cannot_be_proven_quarantines_the_target_until_a_person_looks(
     tmp_path: Path,
 ) -> None:
@@ -152,13 +176,14 @@ async def test_a_withdrawal_that_cannot_be_proven_quarantines_the_target_until_a
         await after.left_clean("PASS")
 
 
+@side_by_side
 async def test_a_supervisor_killed_in_mid_fault_leaves_nothing_and_the_next_stack_tells_the_truth(
     tmp_path: Path,
 ) -> None:
     up = Up(tmp_path / "stack", ("--no-ui", "--rate", str(TRAFFIC_RATE)))
     up.start()
     try:
-        state = up.wait_ready()
+        state = await asyncio.to_thread(up.wait_ready)
         async with only_lane(state, tmp_path) as lane:
             run = await Run.start(lane, lasting(lane.name, "unsupervised", 20.0))
             await run.fault_touches()
@@ -168,11 +193,11 @@ async def test_a_supervisor_killed_in_mid_fault_leaves_nothing_and_the_next_stac
             await until(lambda: nothing_left(state), "no process left", GONE_LIMIT_S)
             assert now() - killed <= GONE_LIMIT_S + SLACK_SECONDS
     finally:
-        up.clean()
+        await asyncio.to_thread(up.clean)
     second = Up(tmp_path / "stack", ("--no-ui", "--rate", str(TRAFFIC_RATE)))
     second.start()
     try:
-        async with only_lane(second.wait_ready(), tmp_path) as lane:
+        async with only_lane(await asyncio.to_thread(second.wait_ready), tmp_path) as lane:
             found = Run(lane, run.handle.id, run.run_id)
             result = await found.result()
             assert (result["outcome"], result["exit_code"]) == ("INCONCLUSIVE", 2), result
@@ -180,5 +205,5 @@ async def test_a_supervisor_killed_in_mid_fault_leaves_nothing_and_the_next_stac
             await found.left_clean("INCONCLUSIVE")
     finally:
         os.kill(second.process.pid, signal.SIGTERM)
-        second.process.wait(30)
-        second.clean()
+        await asyncio.to_thread(second.process.wait, 30)
+        await asyncio.to_thread(second.clean)

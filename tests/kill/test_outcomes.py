@@ -189,18 +189,3 @@ async def test_a_document_that_is_wrong_is_one_line_and_starts_nothing(world: Wo
         "unknown route": unknown_route,
     }
     await world.each(cases)
-
-
-async def test_replay_of_every_run_of_a_lane_is_equal(world: World) -> None:
-    """Whatever the other tests of this folder left: struck runs replay like the others."""
-
-    async def strike(lane: Lane) -> None:
-        lane.worker()
-        run = await Run.start(lane, experiment(lane.name, "replays"))
-        assert (await run.result())["outcome"] == "PASS"
-        one = Command(lane, "replay", "--all")
-        assert await one.code() == 0, one.output()
-        assert "DIFFERENT" not in one.output()
-        assert f"{run.run_id}: equal" in one.output()
-
-    await world.each({str(index): strike for index in range(len(world.lanes))})

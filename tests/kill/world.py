@@ -16,10 +16,9 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import httpx
 from google.protobuf.duration_pb2 import Duration
@@ -27,6 +26,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from activities.preflight import RATE_WINDOW_SECONDS
 from api import client as facade
 from api.stack import reaper
 from api.stack.options import EngineKind, StackOptions, TrafficKind
@@ -141,6 +141,7 @@ class Lane:
                 await self.admin.close_lease(lease["lease_id"])
         if self.traffic is None:
             self.drive()
+            await asyncio.sleep(RATE_WINDOW_SECONDS)  # or the next case is told of too little
 
 
 Case = Callable[[Lane], Awaitable[None]]
@@ -164,7 +165,6 @@ class World:
             )
         )
         self.lanes: list[Lane] = []
-        self.started: dict[str, asyncio.Task[None]] = {}
         self.figures: dict[str, list[float]] = {}
         self._free: asyncio.Queue[Lane] = asyncio.Queue()
         self._hung: subprocess.Popen[bytes] | None = None
@@ -262,9 +262,6 @@ class World:
         )
 
     async def _down(self) -> None:
-        for task in self.started.values():
-            task.cancel()
-        await asyncio.gather(*self.started.values(), return_exceptions=True)
         for lane in self.lanes:
             lane.quiet()
             await lane.admin.aclose()
@@ -278,10 +275,6 @@ class World:
             self._hung.stdout.close()
         await asyncio.to_thread(reaper.sweep, self.tag)
         await self.stack.down()
-
-    def start(self, name: str, cases: Coroutine[Any, Any, None]) -> None:
-        """Let a test's cases queue up for lanes now; the test waits for this task."""
-        self.started[name] = asyncio.create_task(cases, name=name)
 
     def measured(self, name: str, seconds: float) -> None:
         """Keep a measured time for the table that is printed at the end."""
