@@ -13,6 +13,7 @@ from temporalio import activity
 from activities.errors import passing
 from activities.lease import AUDIT_SECONDS
 from activities.ports import AuditLog, GatewayControl, Json, Now
+from audit.events import decision
 from remediation.actions import Action
 from remediation.plan import Plan, PlanInput, plan
 from targets.errors import TargetError
@@ -73,12 +74,7 @@ class Remedies:
     async def plan(self, input: PlanRemediationInput) -> Plan:
         """Turn a diagnosis into ordered actions, and put the decision on the trail."""
         found = plan(input.given)
-        payload = {
-            "function": "plan/1",
-            "input": input.given.model_dump(mode="json"),
-            "streams": [],
-            "result": found.model_dump(mode="json"),
-        }
+        payload = decision("plan/1", input.given, found)
         key = f"decision:plan:{input.given.tried}"
         await self._audit.append(input.run_id, key, "decision", payload, self._now())
         return found
