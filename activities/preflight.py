@@ -97,7 +97,7 @@ class Preflight:
 
     async def _admit(self, input: PreflightInput, rate: float) -> AdmitReport:
         """Admit once more, now that the traffic is known: a guard that stays blind is refused."""
-        asked = AdmitInput(spec=input.spec, control=input.control, chaos=input.chaos, rate=rate or None)
+        asked = AdmitInput(spec=input.spec, control=input.control, chaos=input.chaos, rate=rate)
         report = admit(asked)
         payload = decision("admit/1", asked, report)
         key = "decision:admit-with-traffic"

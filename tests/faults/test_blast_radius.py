@@ -81,8 +81,8 @@ WARNED = {
         asked({"slos": [LENIENT], "guard": {"abort_burn_rate": 1}}),
         "lenient_objective",
     ),
-    "no traffic is known": (asked(rate=None), "no_traffic"),
     "no traffic at all": (asked(rate=0.0), "no_traffic"),
+    "next to no traffic": (asked(rate=1e-9), "no_traffic"),
     "too little traffic for a verdict": (asked(rate=3.0), "too_little_traffic"),
     "a guard that will not have its requests": (asked(rate=3.0), "guard_blind"),
     "a window too short to prove recovery": (asked(rate=10.0), "recovery_window"),
@@ -104,6 +104,10 @@ def test_what_is_good_to_know_is_a_warning(given, code):
     problems, warnings = codes(given)
     assert not problems
     assert code in warnings
+
+
+def test_traffic_that_was_not_measured_yet_is_not_called_missing():
+    assert codes(asked(rate=None)) == (set(), set())
 
 
 def test_the_plan_says_how_long_a_pass_takes_at_this_traffic():
