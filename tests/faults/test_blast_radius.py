@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from faults.blast_radius import AdmitInput, AdmitReport, Limits, admit
 from faults.catalog import BlastClass
 from faults.feasibility import expected_plan, units_to_pass
-from tests.faults.documents import document, spec
+from tests.faults.documents import slo, spec
 
 
 def asked(changes=None, **given):
@@ -39,17 +39,7 @@ REFUSED = {
     ),
     "a guard above all requests": (asked({"guard": {"abort_burn_rate": 67}}), "guard_cannot_fire"),
     "a guard at all requests": (
-        asked(
-            {
-                "guard": {"abort_burn_rate": 100},
-                "slos": [
-                    {
-                        **document()["slos"][0],
-                        "spec": {**document()["slos"][0]["spec"], "objectives": [{"target": 0.99}]},
-                    }
-                ],
-            }
-        ),
+        asked({"guard": {"abort_burn_rate": 100}, "slos": [slo(0.99)]}),
         "guard_cannot_fire",
     ),
     "a guard that its few requests can never prove": (
@@ -73,8 +63,7 @@ def test_a_guard_that_cannot_fire_is_told_with_the_figure_and_the_largest_rate()
 
 
 # C48: a threshold copied from the wrong ratio makes a gate that hardly anything fails.
-LENIENT = document()["slos"][0]
-LENIENT["spec"]["objectives"] = [{"target": 0.05}]
+LENIENT = slo(0.05)
 
 WARNED = {
     "an objective that most bad requests still meet": (
