@@ -105,51 +105,30 @@ def build_workers(
     interceptors: Sequence[Interceptor] = (),
 ) -> list[Worker]:
     """Return one worker a task queue."""
-    graceful = timedelta(seconds=settings.graceful_seconds)
-    versioning = _versioning(settings)
-    translate = [ErrorTranslation(), *interceptors]
-    # Heartbeats, and so cancels, are otherwise held back for most of the heartbeat time-out.
-    prompt = timedelta(seconds=1)
+    deciding: dict[str, Any] = {
+        "workflows": WORKFLOWS,
+        "sticky_queue_schedule_to_start_timeout": STICKY,
+    }
+    watching: dict[str, Any] = {
+        "max_concurrent_activities": settings.observers,
+        "graceful_shutdown_timeout": timedelta(seconds=1),
+    }
+    shared: dict[str, Any] = {
+        "interceptors": [ErrorTranslation(), *interceptors],
+        # Heartbeats, and so cancels, are otherwise held back for most of the heartbeat time-out.
+        "max_heartbeat_throttle_interval": timedelta(seconds=1),
+        "graceful_shutdown_timeout": timedelta(seconds=settings.graceful_seconds),
+        "deployment_config": _versioning(settings),
+    }
+    table: list[tuple[str, list[Activity], dict[str, Any]]] = [
+        (queues.MAIN, crew.main, deciding),
+        (queues.HOLD, crew.hold, watching),
+        (queues.OBSERVE, crew.observe, watching),
+        (queues.UNDO, crew.undo, {}),
+    ]
     return [
-        Worker(
-            client,
-            task_queue=queues.MAIN,
-            workflows=WORKFLOWS,
-            interceptors=translate,
-            activities=crew.main,
-            graceful_shutdown_timeout=graceful,
-            sticky_queue_schedule_to_start_timeout=STICKY,
-            deployment_config=versioning,
-        ),
-        Worker(
-            client,
-            task_queue=queues.HOLD,
-            interceptors=translate,
-            activities=crew.hold,
-            max_concurrent_activities=settings.observers,
-            max_heartbeat_throttle_interval=prompt,
-            graceful_shutdown_timeout=timedelta(seconds=1),
-            deployment_config=versioning,
-        ),
-        Worker(
-            client,
-            task_queue=queues.OBSERVE,
-            interceptors=translate,
-            activities=crew.observe,
-            max_concurrent_activities=settings.observers,
-            max_heartbeat_throttle_interval=prompt,
-            graceful_shutdown_timeout=timedelta(seconds=1),
-            deployment_config=versioning,
-        ),
-        Worker(
-            client,
-            task_queue=queues.UNDO,
-            interceptors=translate,
-            activities=crew.undo,
-            max_heartbeat_throttle_interval=prompt,
-            graceful_shutdown_timeout=graceful,
-            deployment_config=versioning,
-        ),
+        Worker(client, task_queue=queue, activities=activities, **{**shared, **own})
+        for queue, activities, own in table
     ]
 
 

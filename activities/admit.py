@@ -16,6 +16,7 @@ from activities.errors import fatal
 from activities.ports import AuditLog, GatewayControl, Holds, Now
 from activities.sweep import Sweeper
 from audit.errors import HoldRefused
+from audit.events import decision
 from faults.blast_radius import AdmitInput as BlastInput
 from faults.blast_radius import AdmitReport, admit
 from faults.experiment import ExperimentSpec
@@ -156,9 +157,9 @@ class Admission:
             arms = resolve_arms(spec.arms.chaos.replicas, chosen.replicas)
         except SpecError as problem:
             raise fatal("NotAdmitted", str(problem)) from problem
-        decision = BlastInput(spec=spec, control=arms.control, chaos=arms.chaos)
-        report = admit(decision)
-        await self._record_decision(input.run_id, decision, report)
+        asked = BlastInput(spec=spec, control=arms.control, chaos=arms.chaos)
+        report = admit(asked)
+        await self._record_decision(input.run_id, asked, report)
         if not report.admitted:
             found = "; ".join(f"{item.path}: {item.message}" for item in report.problems)
             raise fatal("NotAdmitted", found)
@@ -179,12 +180,7 @@ class Admission:
         return result
 
     async def _record_decision(self, run_id: str, asked: BlastInput, said: AdmitReport) -> None:
-        payload = {
-            "function": "admit/1",
-            "input": asked.model_dump(mode="json"),
-            "streams": [],
-            "result": said.model_dump(mode="json"),
-        }
+        payload = decision("admit/1", asked, said)
         await self._audit.append(run_id, "decision:admit", "decision", payload, self._now())
 
     async def _take_hold(self, hold: str, run_id: str, seconds: FiniteFloat) -> None:

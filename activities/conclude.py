@@ -11,6 +11,7 @@ from temporalio import activity
 from activities.admit import ParsedExperiment, open_record
 from activities.lease import RemovalProof
 from activities.ports import AuditLog, Holds, Now
+from audit.events import decision
 from faults.outcome import OutcomeInput, OutcomeReport, decide_outcome
 
 
@@ -72,12 +73,7 @@ class Conclusion:
     async def conclude(self, input: ConcludeInput) -> OutcomeReport:
         """Decide and record; a repeat returns what was recorded first."""
         report = decide_outcome(input.decision)
-        payload = {
-            "function": "outcome/1",
-            "input": input.decision.model_dump(mode="json"),
-            "streams": [],
-            "result": report.model_dump(mode="json"),
-        }
+        payload = decision("outcome/1", input.decision, report)
         now = self._now()
         await open_record(self._audit, input.run_id, input.workflow_id, input.parsed, now)
         stored = await self._audit.append(

@@ -8,7 +8,7 @@ later one starts over. Pages are stored at least every ten seconds and always be
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 from pydantic import BaseModel, FiniteFloat
@@ -19,6 +19,7 @@ from activities.errors import fatal, passing
 from activities.heartbeats import heartbeats
 from activities.ports import AuditLog, Json, Now, RecordSource, Sleep
 from audit.errors import SegmentConflict
+from audit.events import decision
 from canary.config import ObserveConfig
 from canary.report import ObserveReport
 from canary.session import Session
@@ -193,11 +194,6 @@ class Observation:
                 await self._sleep(self._poll_seconds)
 
     async def _record(self, input: ObserveInput, report: ObserveReport) -> None:
-        payload: dict[str, Any] = {
-            "function": "observe/1",
-            "input": input.config.model_dump(mode="json"),
-            "streams": [input.stream],
-            "result": report.model_dump(mode="json"),
-        }
+        payload = decision("observe/1", input.config, report, [input.stream])
         key = f"decision:observe:{input.stream}"
         await self._audit.append(input.run_id, key, "decision", payload, self._now())

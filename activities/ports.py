@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
+from audit.events import Event
 from audit.records import Hold, RunRecord, StopState
 
 Json = dict[str, Any]
@@ -71,6 +72,7 @@ class AuditLog(Protocol):
     async def append(
         self, run_id: str, key: str, kind: str, payload: Json, at: datetime
     ) -> Any: ...
+    async def events_since(self, kind: str, since: datetime) -> list[Event]: ...
     async def finish_run(self, run_id: str, outcome: str, exit_code: int, at: datetime) -> Any: ...
     async def run(self, run_id: str) -> RunRecord | None: ...
     async def put_segment(

@@ -13,6 +13,7 @@ from temporalio import activity
 
 from activities.errors import fatal
 from activities.ports import AuditLog, GatewayControl, Now, RecordSource, Sleep
+from audit.events import decision
 from faults.blast_radius import AdmitInput, AdmitReport, admit
 from faults.experiment import ExperimentSpec
 from faults.feasibility import ExpectedPlan
@@ -96,16 +97,9 @@ class Preflight:
 
     async def _admit(self, input: PreflightInput, rate: float) -> AdmitReport:
         """Admit once more, now that the traffic is known: a guard that stays blind is refused."""
-        asked = AdmitInput(
-            spec=input.spec, control=input.control, chaos=input.chaos, rate=rate or None
-        )
+        asked = AdmitInput(spec=input.spec, control=input.control, chaos=input.chaos, rate=rate)
         report = admit(asked)
-        payload = {
-            "function": "admit/1",
-            "input": asked.model_dump(mode="json"),
-            "streams": [],
-            "result": report.model_dump(mode="json"),
-        }
+        payload = decision("admit/1", asked, report)
         key = "decision:admit-with-traffic"
         await self._audit.append(input.run_id, key, "decision", payload, self._now())
         if not report.admitted:

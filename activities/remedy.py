@@ -5,6 +5,7 @@ stays on the old setting, which is what the remedy is judged against.
 """
 
 import asyncio
+from datetime import timedelta
 
 import structlog
 from pydantic import BaseModel, FiniteFloat
@@ -13,9 +14,14 @@ from temporalio import activity
 from activities.errors import passing
 from activities.lease import AUDIT_SECONDS
 from activities.ports import AuditLog, GatewayControl, Json, Now
-from remediation.actions import Action
+from audit.canonical import parse_stamp
+from audit.events import decision
+from remediation.actions import Action, fingerprint
 from remediation.plan import Plan, PlanInput, plan
 from targets.errors import TargetError
+
+INTENDED = "remedy_intended"
+"""Kind of the event before a trial: what the cooldown of later runs rests on."""
 
 log = structlog.get_logger()
 
@@ -24,13 +30,16 @@ class PlanRemediationInput(BaseModel, frozen=True):
     """What is known, for one more plan."""
 
     run_id: str
+    route: str
     given: PlanInput
+    """`seconds_since` is filled in here."""
 
 
 class ApplyRemedyInput(BaseModel, frozen=True):
     """One trial."""
 
     run_id: str
+    route: str
     lease_id: str
     item_id: str
     trial: int
@@ -71,17 +80,18 @@ class Remedies:
 
     @activity.defn(name="plan_remediation")
     async def plan(self, input: PlanRemediationInput) -> Plan:
-        """Turn a diagnosis into ordered actions, and put the decision on the trail."""
-        found = plan(input.given)
-        payload = {
-            "function": "plan/1",
-            "input": input.given.model_dump(mode="json"),
-            "streams": [],
-            "result": found.model_dump(mode="json"),
+        """Turn a diagnosis into ordered actions; a repeat returns what was recorded first."""
+        now, cooldown = self._now(), timedelta(seconds=input.given.policy.limits.cooldown)
+        seconds_since = {
+            str(event.payload["fingerprint"]): (now - parse_stamp(event.at)).total_seconds()
+            for event in await self._audit.events_since(INTENDED, now - cooldown)
+            if event.payload.get("route") == input.route and event.run_id != input.run_id
         }
-        key = f"decision:plan:{input.given.tried}"
-        await self._audit.append(input.run_id, key, "decision", payload, self._now())
-        return found
+        given = input.given.model_copy(update={"seconds_since": seconds_since})
+        payload = decision("plan/1", given, plan(given))
+        key = f"decision:plan:{len(given.tried)}"
+        stored = await self._audit.append(input.run_id, key, "decision", payload, now)
+        return Plan.model_validate(stored.stored["result"])
 
     @activity.defn(name="apply_remedy")
     async def apply(self, input: ApplyRemedyInput) -> ApplyRemedyResult:
@@ -97,9 +107,8 @@ class Remedies:
             "replicas": ["*"],
         }
         key = f"remedy:{input.item_id}"
-        await self._audit.append(
-            input.run_id, f"{key}:intended", "remedy_intended", spec, self._now()
-        )
+        told = {"route": input.route, "fingerprint": fingerprint(input.action), **spec}
+        await self._audit.append(input.run_id, f"{key}:intended", INTENDED, told, self._now())
         receipt = await self._gateway.attach(input.lease_id, input.item_id, "breaker", spec)
         await self._audit.append(input.run_id, key, "remedy_applied", receipt, self._now())
         return ApplyRemedyResult(at=float(receipt["at"]), receipt=receipt)

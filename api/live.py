@@ -120,7 +120,7 @@ def plan_lines(  # one argument for each thing the plan shows
     chosen: ResolvedTarget,
     arms: ResolvedArms,
     report: AdmitReport,
-    rate: float | None,
+    rate: float,
     engine: str,
 ) -> list[str]:
     """Return the plan of a run as lines."""

@@ -70,7 +70,7 @@ async def plan(parsed: ParsedExperiment, context: Context) -> tuple[list[str], b
     finally:
         await admin.aclose()
     real = [record for record in Page.from_json(raw).records if not record.probe]
-    rate = len(real) / RATE_SECONDS if real else None
+    rate = len(real) / RATE_SECONDS
     bad = sum(parsed.objectives[0].is_bad(record) for record in real)
     report = admit(
         AdmitInput(

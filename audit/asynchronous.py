@@ -44,6 +44,7 @@ class AsyncAuditStore:
     run = _in_thread(AuditStore.run)
     children = _in_thread(AuditStore.children)
     events = _in_thread(AuditStore.events)
+    events_since = _in_thread(AuditStore.events_since)
 
     put_segment = _in_thread(AuditStore.put_segment)
     load_segments = _in_thread(AuditStore.load_segments)

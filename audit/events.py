@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from audit.canonical import digest, dumps, loads
 from audit.errors import CanonicalError
 
@@ -162,7 +164,15 @@ def _check_event(run_id: str, field: str, event: Event) -> list[Problem]:
 
 
 def decision(
-    function: str, inputs: dict[str, Any], result: Any, streams: Sequence[str] = ()
+    function: str, inputs: Any, result: Any, streams: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Build the payload of a decision, in the one form that `audit.replay` recomputes."""
-    return {"function": function, "input": inputs, "streams": list(streams), "result": result}
+    """Build the payload of a decision, in the one form that `audit.replay` recomputes.
+
+    Models among the inputs and in the result are turned to JSON, as replay does.
+    """
+    return {
+        "function": function,
+        "input": to_jsonable_python(inputs),
+        "streams": list(streams),
+        "result": to_jsonable_python(result),
+    }

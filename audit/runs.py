@@ -29,7 +29,7 @@ from audit.events import (
     EventRef,
     check_name,
 )
-from audit.ledger import Entry, append, read
+from audit.ledger import Entry, append, read, read_since
 from audit.records import RunRecord
 from audit.tables import runs
 
@@ -115,6 +115,10 @@ class Runs(StorePart):
     def events(self, run_id: str, kind: str | None = None) -> list[Event]:
         """Return the run's events in order, unchecked; of one kind if asked."""
         return self._read(lambda c: read(c, run_id, kind))
+
+    def events_since(self, kind: str, since: datetime) -> list[Event]:
+        """Return the events of a kind in all runs from then on, oldest first, unchecked."""
+        return self._read(lambda c: read_since(c, kind, stamp(since)))
 
 
 def open_in(

@@ -96,7 +96,7 @@ class AdmitReport(BaseModel, frozen=True):
 def admit(given: AdmitInput) -> AdmitReport:
     """Return whether the experiment may run here; any problem forbids it."""
     if given.rate is not None and given.rate < LEAST_RATE:
-        given = given.model_copy(update={"rate": None})
+        given = given.model_copy(update={"rate": 0.0})
     spec = given.spec
     plan = expected_plan(spec, given.rate, given.bad_ratio, given.requests_per_unit)
     findings = [*_radius(given), *_replicas(given), *_lengths(given)]
@@ -250,10 +250,10 @@ def _power(given: AdmitInput, plan: ExpectedPlan) -> Iterator[Finding]:
             f"about {smaller:,} ({plan.limited_by})"
         )
         yield _problem("too_few_units", "judge.max_requests", message)
-    if plan.seconds is None:
+    if given.rate == 0:
         message = "no traffic was seen: without it the run ends INCONCLUSIVE"
         yield _warning("no_traffic", "target", message)
-    elif not plan.enough:
+    elif plan.seconds is not None and not plan.enough:
         message = (
             f"at {given.rate:.3g} requests/s a PASS takes about "
             f"{format_duration(math.ceil(plan.seconds))}, longer than the "

@@ -79,6 +79,8 @@ class OutcomeInput(BaseModel, frozen=True):
     compare: PhaseSummary | None = None
     remedy: PhaseSummary | None = None
     """Hold-out against treated; None: no remedy was tried, or it was not observed."""
+    no_remedy: str = ""
+    """Why none was tried."""
     met_again: PhaseSummary | None = None
     """Whether the SLOs were met again after the remedial act, the fault still holding."""
     recovery: PhaseSummary | None = None
@@ -221,7 +223,8 @@ def _cured(given: OutcomeInput) -> Iterator[_Finding]:
             sentence = _say("Whether it was met again under the fault is open", again)
             yield _Finding(_OPEN, "met_again", sentence)
     elif remedy is None:
-        yield _Finding(_OPEN, "remedy", "It broke, and no remedy was observed under the fault.")
+        why = f"tried: {given.no_remedy}." if given.no_remedy else "observed under the fault."
+        yield _Finding(_OPEN, "remedy", f"It broke, and no remedy was {why}")
     elif remedy.verdict == "PASS":
         yield _Finding(_FAIL, "remedy", _say("The remedy did not help", remedy))
     elif not _works(remedy):

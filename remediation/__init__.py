@@ -1,1 +1,1 @@
-"""Diagnosis, plan and guardrails of repair: pure."""
+"""Diagnosis and plan of repair: pure."""

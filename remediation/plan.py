@@ -3,7 +3,8 @@
 `plan` is pure and total: it always answers, and when it has nothing to try it says why and that a
 person is needed. It never returns more acts than the policy has trials left. What was hard: an
 empty plan means two opposite things, "nothing is wrong" and "nothing more may be done", so
-`escalate` tells them apart.
+`escalate` tells them apart. Acts are compared by fingerprint, never by position in the policy, so
+that none is tried twice because one before it was refused.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from pydantic import BaseModel, Field, FiniteFloat
 
 from remediation.actions import INFO, Action, ReplicaFacts, fingerprint, why_it_cannot_help
 from remediation.diagnosis import Diagnosis, Pattern, diagnose
-from remediation.guardrails import PastTrial, trials_left, why_not
 from remediation.policy import RemediationPolicy
 
 
@@ -26,14 +26,12 @@ class PlanInput(BaseModel, frozen=True):
     """Share of good requests of the route in the policy's window; None: no data."""
     requests: Annotated[int, Field(ge=0)]
     """Valid requests in that window."""
-    tried: Annotated[int, Field(ge=0)] = 0
-    """Acts of the policy already tried in this run: the first so many of them."""
-    trials: tuple[PastTrial, ...] = ()
-    """What is known of trials, earlier runs on this route included."""
+    tried: tuple[str, ...] = ()
+    """Fingerprints of the acts that were tried in this run."""
+    seconds_since: dict[str, FiniteFloat] = {}
+    """Fingerprint of an act → seconds since an earlier run on this route last tried it."""
     replicas: tuple[ReplicaFacts, ...] = ()
     """The same window by replica; empty: not known."""
-    now: FiniteFloat | None = None
-    """Unix seconds, for the cooldown."""
 
 
 class Refusal(BaseModel, frozen=True):
@@ -63,16 +61,21 @@ def plan(given: PlanInput) -> Plan:
     diagnosis = diagnose(policy.when, given.compliance, given.requests, given.replicas)
     if diagnosis.pattern in {Pattern.TOO_LITTLE_TRAFFIC, Pattern.OBJECTIVE_MET}:
         return _plan(diagnosis, (), (), escalate=False, why=diagnosis.why)
-    this_run = sum(trial.this_run for trial in given.trials)
-    left = trials_left(policy.limits, max(given.tried, this_run))
+    left = policy.limits.max_trials - len(given.tried)
     allowed: list[Action] = []
     refused: list[Refusal] = []
-    for action in policy.actions[given.tried :]:
-        reason = _why_not(given, action, len(allowed) < left)
+    for action in policy.actions:
+        print_ = fingerprint(action)
+        if print_ in given.tried:
+            continue
+        reason = (
+            _cooling(given, print_)
+            or why_it_cannot_help(action, given.replicas)
+            or (None if len(allowed) < left else f"no trial is left of {policy.limits.max_trials}")
+        )
         if reason is None:
             allowed.append(action)
         else:
-            print_ = fingerprint(action)
             refused.append(Refusal(action=action.action, fingerprint=print_, why=reason))
     if allowed:
         return _plan(diagnosis, allowed, refused, escalate=False, why=diagnosis.why)
@@ -80,13 +83,11 @@ def plan(given: PlanInput) -> Plan:
     return _plan(diagnosis, (), refused, escalate=True, why=f"{diagnosis.why}; {exhausted}")
 
 
-def _why_not(given: PlanInput, action: Action, has_trials: bool) -> str | None:
-    limits = given.policy.limits
-    return (
-        why_not(action, limits, given.trials, given.now)
-        or why_it_cannot_help(action, given.replicas)
-        or (None if has_trials else f"no trial is left of {limits.max_trials}")
-    )
+def _cooling(given: PlanInput, print_: str) -> str | None:
+    since, cooldown = given.seconds_since.get(print_), given.policy.limits.cooldown
+    if since is None or since >= cooldown:
+        return None
+    return f"an earlier run tried it {since:.0f} s ago, and the cooldown is {cooldown:.0f} s"
 
 
 def _plan(

@@ -43,7 +43,7 @@ class PolicyLimits(BaseModel, frozen=True):
     max_trials: Annotated[int, Field(strict=True, ge=1, le=20)] = 2
     """Trials in one run, 1 to 20; then a person is asked."""
     cooldown: Annotated[Seconds, Field(ge=0, le=86_400)] = 600.0
-    """Least time between two trials of the same act, 0 s to 24 h."""
+    """Least time between two trials of an act on a route, in whatever run, 0 s to 24 h."""
 
 
 class RemediationPolicy(BaseModel):

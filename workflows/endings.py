@@ -94,6 +94,7 @@ def outcome_input(facts: Facts, failed: tuple[str, ...]) -> OutcomeInput:
         steady=_steady(facts),
         compare=summary(facts.compare),
         remedy=summary(last),
+        no_remedy=remedy.why if remedy is not None and last is None else "",
         met_again=_met_again(facts),
         recovery=summary(facts.recovery),
         aborted_by=_aborted_by(facts),

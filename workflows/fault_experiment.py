@@ -309,7 +309,6 @@ class FaultExperiment(Conversation):
                 policy=parsed.policy,
                 compliance=compare.trigger.compliance,
                 requests=compare.trigger.total,
-                triggered_at=compare.trigger.at,
                 recover_within=remediation.recover_within,
                 settle=plans.settle_rule(parsed),
                 guard=plans.guard(parsed),

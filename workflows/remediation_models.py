@@ -19,8 +19,6 @@ class RemediationRunInput(BaseModel, frozen=True):
     policy: RemediationPolicy
     compliance: FiniteFloat
     requests: int
-    triggered_at: FiniteFloat
-    """Unix seconds, the gateway's clock."""
     recover_within: FiniteFloat
     """Seconds from a remedial act until the objectives are met again."""
     settle: SettleConfig

@@ -21,7 +21,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from canary.config import ObserveConfig
     from canary.report import ObserveReport, StopReason
-    from remediation.actions import Action
+    from remediation.actions import Action, fingerprint
     from remediation.plan import Plan, PlanInput
     from slo.verdict import Verdict
     from workflows import plans, policies
@@ -47,6 +47,7 @@ class RemediationRun:
         self._input = input
         self._undo = UndoStack()
         self._trials: list[Trial] = []
+        self._tried: list[str] = []
 
     @workflow.run
     async def run(self, input: RemediationRunInput) -> RemediationRunResult:
@@ -66,12 +67,11 @@ class RemediationRun:
 
     async def _mend(self) -> RemediationRunResult:
         while True:
-            action = await self._next_action()
-            if action is None:
-                return self._result(
-                    "no remedy helped: a person has to look", effective=False, escalated=True
-                )
-            applied, trial = await self._try(action)
+            plan = await self._plan()
+            if not plan.actions:
+                why = f"{plan.why}; a person has to look"
+                return self._result(why, effective=False, escalated=True)
+            applied, trial = await self._try(plan.actions[0])
             self._trials.append(trial)
             if trial.report.reason is StopReason.LEASE_LOST:
                 return self._result(trial.why, effective=False, lease_lost=True)
@@ -81,33 +81,36 @@ class RemediationRun:
                 return await self._prove_recovery(applied)
             await self._undo.run_now(trial.item_id)
 
-    async def _next_action(self) -> Action | None:
+    async def _plan(self) -> Plan:
         plan: Plan = await workflow.execute_local_activity(
             "plan_remediation",
             PlanRemediationInput(
                 run_id=self._input.root_run_id,
+                route=self._input.route,
                 given=PlanInput(
                     policy=self._input.policy,
                     compliance=self._input.compliance,
                     requests=self._input.requests,
-                    tried=len(self._trials),
+                    tried=tuple(self._tried),
                     replicas=self._input.replicas,
                 ),
             ),
             result_type=Plan,
             **policies.DECIDE,
         )
-        return plan.actions[0] if plan.actions else None
+        return plan
 
     async def _try(self, action: Action) -> tuple[ApplyRemedyResult, Trial]:
         number = len(self._trials) + 1
         item_id = f"remedy-{number}"
+        self._tried.append(fingerprint(action))
         self._undo.push(item_id, lambda: self._revert(item_id))
         applied: ApplyRemedyResult = await protect(
             workflow.execute_activity(
                 "apply_remedy",
                 ApplyRemedyInput(
                     run_id=self._input.root_run_id,
+                    route=self._input.route,
                     lease_id=self._input.lease_id,
                     item_id=item_id,
                     trial=number,

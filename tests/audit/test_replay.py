@@ -51,14 +51,12 @@ def finished(store: AuditStore, now: datetime) -> AuditStore:
     store.put_segment("run-1", STREAM, 0, raw[:3], now)
     store.put_segment("run-1", STREAM, 1, raw[3:], now)
     report = observe(config(), pages())
-    told = decision(
-        "observe/1", config().model_dump(mode="json"), report.model_dump(mode="json"), [STREAM]
-    )
+    told = decision("observe/1", config(), report, [STREAM])
     store.append("run-1", "observe", "decision", told, now)
     compare = PhaseSummary(verdict=report.verdict.value, reason=str(report.reason), why=report.why)
     given = OutcomeInput(hypothesis="withstands", compare=compare, expects_effect=False)
     outcome = decide_outcome(given)
-    told = decision("outcome/1", given.model_dump(mode="json"), outcome.model_dump(mode="json"))
+    told = decision("outcome/1", given, outcome)
     store.append("run-1", "outcome", "decision", told, now)
     store.finish_run("run-1", outcome.outcome, outcome.exit_code, now)
     return store
@@ -112,7 +110,7 @@ def test_an_admission_and_a_plan_recompute_from_the_shipped_example(store: Audit
     assert planned.actions
     open_run(store)
     for name, inputs, result in (("admit/1", asked, admitted), ("plan/1", given, planned)):
-        told = decision(name, inputs.model_dump(mode="json"), result.model_dump(mode="json"))
+        told = decision(name, inputs, result)
         store_decision(store, told, name)
     assert replay(store, "run-1") == []
 
@@ -141,11 +139,7 @@ def test_a_function_of_another_version_is_named(finished: AuditStore) -> None:
 def test_a_run_that_ended_otherwise_than_decided_is_named(store: AuditStore, now: datetime) -> None:
     open_run(store)
     given = OutcomeInput(hypothesis="withstands", failure="the server went away")
-    told = decision(
-        "outcome/1",
-        given.model_dump(mode="json"),
-        decide_outcome(given).model_dump(mode="json"),
-    )
+    told = decision("outcome/1", given, decide_outcome(given))
     store.append("run-1", "outcome", "decision", told, now)
     store.finish_run("run-1", "PASS", 0, now)
     assert store.verify_chain("run-1") == []

@@ -43,6 +43,25 @@ def test_the_same_key_in_another_run_is_another_event(store: AuditStore, now: da
     assert store.append("run-2", "k", "note", {"n": 2}, now).stored == {"n": 2}
 
 
+def test_events_of_a_kind_are_found_in_all_runs_from_a_time_on(
+    store: AuditStore, now: datetime
+) -> None:
+    minute = timedelta(minutes=1)
+    for number, name in enumerate(["run-1", "run-2", "run-3"]):
+        open_run(store, name)
+        store.append(name, "k", "note", {"run": name}, now + number * minute)
+        store.append(name, "other", "decision", {}, now + number * minute)
+    store.finish_run("run-1", "PASS", 0, now + minute)
+    store.finish_run("run-2", "PASS", 0, now + 2 * minute)
+    found = [store.events_since("note", now + number * minute) for number in range(4)]
+    assert [[event.run_id for event in events] for events in found] == [
+        ["run-1", "run-2", "run-3"],
+        ["run-2", "run-3"],
+        ["run-3"],
+        [],
+    ]
+
+
 def test_finishing_twice_keeps_the_first_outcome(store: AuditStore, now: datetime) -> None:
     open_run(store)
     store.finish_run("run-1", "FAIL", 1, now)

@@ -9,32 +9,33 @@ from faults.parse import parse_experiment
 
 ROOT = Path(__file__).parents[2]
 
-SLO: dict[str, Any] = {
-    "apiVersion": "openslo/v1",
-    "kind": "SLO",
-    "metadata": {"name": "chat-streams"},
-    "spec": {
-        "indicator": {
-            "spec": {
-                "ratioMetric": {
-                    "bad": {
-                        "metricSource": {"type": "burnproof-gateway", "spec": {"gapOver": "2s"}}
-                    }
-                }
-            }
+
+def slo(target: float) -> dict[str, Any]:
+    """An OpenSLO document on the gateway's own records."""
+    bad = {"metricSource": {"type": "burnproof-gateway", "spec": {"gapOver": "2s"}}}
+    return {
+        "apiVersion": "openslo/v1",
+        "kind": "SLO",
+        "metadata": {"name": "chat-availability"},
+        "spec": {
+            "service": "chat",
+            "budgetingMethod": "Occurrences",
+            "timeWindow": [{"duration": "30d", "isRolling": True}],
+            "indicator": {
+                "metadata": {"name": "bad-requests"},
+                "spec": {"ratioMetric": {"bad": bad}},
+            },
+            "objectives": [{"target": target}],
         },
-        "timeWindow": [{"duration": "30d", "isRolling": True}],
-        "budgetingMethod": "Occurrences",
-        "objectives": [{"target": 0.985}],
-    },
-}
+    }
+
 
 EXPERIMENT: dict[str, Any] = {
     "apiVersion": "burnproof/v1",
     "kind": "Experiment",
     "metadata": {"name": "stall"},
     "target": {"route": "chat"},
-    "slos": [SLO],
+    "slos": [slo(0.985)],
     "hypothesis": "withstands",
     "arms": {"chaos": {"share": 0.5}, "unit": "request"},
     "fault": {

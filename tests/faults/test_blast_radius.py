@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from faults.blast_radius import AdmitInput, AdmitReport, Limits, admit
 from faults.catalog import BlastClass
 from faults.feasibility import expected_plan, units_to_pass
-from tests.faults.documents import document, spec
+from tests.faults.documents import slo, spec
 
 
 def asked(changes=None, **given):
@@ -39,17 +39,7 @@ REFUSED = {
     ),
     "a guard above all requests": (asked({"guard": {"abort_burn_rate": 67}}), "guard_cannot_fire"),
     "a guard at all requests": (
-        asked(
-            {
-                "guard": {"abort_burn_rate": 100},
-                "slos": [
-                    {
-                        **document()["slos"][0],
-                        "spec": {**document()["slos"][0]["spec"], "objectives": [{"target": 0.99}]},
-                    }
-                ],
-            }
-        ),
+        asked({"guard": {"abort_burn_rate": 100}, "slos": [slo(0.99)]}),
         "guard_cannot_fire",
     ),
     "a guard that its few requests can never prove": (
@@ -73,16 +63,15 @@ def test_a_guard_that_cannot_fire_is_told_with_the_figure_and_the_largest_rate()
 
 
 # C48: a threshold copied from the wrong ratio makes a gate that hardly anything fails.
-LENIENT = document()["slos"][0]
-LENIENT["spec"]["objectives"] = [{"target": 0.05}]
+LENIENT = slo(0.05)
 
 WARNED = {
     "an objective that most bad requests still meet": (
         asked({"slos": [LENIENT], "guard": {"abort_burn_rate": 1}}),
         "lenient_objective",
     ),
-    "no traffic is known": (asked(rate=None), "no_traffic"),
     "no traffic at all": (asked(rate=0.0), "no_traffic"),
+    "next to no traffic": (asked(rate=1e-9), "no_traffic"),
     "too little traffic for a verdict": (asked(rate=3.0), "too_little_traffic"),
     "a guard that will not have its requests": (asked(rate=3.0), "guard_blind"),
     "a window too short to prove recovery": (asked(rate=10.0), "recovery_window"),
@@ -104,6 +93,10 @@ def test_what_is_good_to_know_is_a_warning(given, code):
     problems, warnings = codes(given)
     assert not problems
     assert code in warnings
+
+
+def test_traffic_that_was_not_measured_yet_is_not_called_missing():
+    assert codes(asked(rate=None)) == (set(), set())
 
 
 def test_the_plan_says_how_long_a_pass_takes_at_this_traffic():

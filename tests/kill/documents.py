@@ -2,27 +2,7 @@
 
 from typing import Any
 
-LONG = "5m"
-
-
-def slo(target: float) -> dict[str, Any]:
-    """An OpenSLO document on the gateway's own records."""
-    bad = {"metricSource": {"type": "burnproof-gateway", "spec": {"gapOver": "2s"}}}
-    return {
-        "apiVersion": "openslo/v1",
-        "kind": "SLO",
-        "metadata": {"name": "availability"},
-        "spec": {
-            "service": "chat",
-            "budgetingMethod": "Occurrences",
-            "timeWindow": [{"duration": "30d", "isRolling": True}],
-            "indicator": {
-                "metadata": {"name": "bad-requests"},
-                "spec": {"ratioMetric": {"bad": bad}},
-            },
-            "objectives": [{"target": target}],
-        },
-    }
+from tests.faults.documents import slo
 
 
 def errors(probability: float = 0.5, duration: str = "90s") -> dict[str, Any]:
@@ -84,7 +64,7 @@ def mended(route: str, name: str, lease: float = 6.0, **changes: Any) -> dict[st
                 "verify": {"alpha": 0.05, "within": "60s"},
             }
         ],
-        "limits": {"max_trials": 1},
+        "limits": {"max_trials": 1, "cooldown": "0s"},
     }
     remediation = {"policy": policy, "under_fault": True, "recover_within": "60s"}
     given = {

@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 
 from remediation.actions import Act, ReplicaFacts, fingerprint, why_it_cannot_help
 from remediation.diagnosis import Pattern, diagnose
-from remediation.guardrails import PastTrial
 from remediation.plan import Plan, PlanInput, plan
 from remediation.policy import RemediationPolicy
 
@@ -35,9 +34,8 @@ def replicas(bad_a, bad_b, threshold=0.05, total=720):
     )
 
 
-def past(threshold=0.01, at=0.0, result="useless", this_run=True):
-    print_ = fingerprint(policy(threshold).actions[0])
-    return PastTrial(fingerprint=print_, at=at, result=result, this_run=this_run)
+def prints(*thresholds):
+    return tuple(fingerprint(action) for action in policy(*thresholds).actions)
 
 
 def test_a_missed_objective_is_answered_with_the_act_of_the_policy():
@@ -83,27 +81,40 @@ def test_where_nothing_is_proven_wrong_nothing_is_done_and_nobody_is_woken(compl
 def test_acts_are_tried_in_the_order_of_the_policy_and_then_a_person_is_asked():
     three = policy(0.03, 0.02, 0.01, max_trials=2)
     assert [a.threshold_ratio for a in plan(asked(policy=three)).actions] == [0.03, 0.02]
-    second = plan(asked(policy=three, tried=1))
+    second = plan(asked(policy=three, tried=prints(0.03)))
     assert [a.threshold_ratio for a in second.actions] == [0.02]
     assert "no trial is left" in second.refused[0].why
-    third = plan(asked(policy=three, tried=2))
+    third = plan(asked(policy=three, tried=prints(0.03, 0.02)))
     assert third.actions == ()
     assert third.escalate
-    assert plan(asked(tried=1)).escalate
+    assert plan(asked(tried=prints(0.01))).escalate
 
 
-def test_what_did_not_help_is_not_repeated_in_the_run():
-    made = plan(asked(trials=(past(),), now=1e9))
-    assert made.actions == ()
-    assert made.escalate
-    assert "did not help" in made.refused[0].why
+def test_an_act_is_not_tried_twice_because_one_before_it_was_refused():
+    two = policy(0.9, 0.01, max_trials=2)
+    facts = replicas(0, 29)
+    first = plan(asked(policy=two, replicas=facts))
+    assert [a.threshold_ratio for a in first.actions] == [0.01]
+    second = plan(asked(policy=two, replicas=facts, tried=prints(0.01)))
+    assert second.actions == ()
+    assert second.escalate
 
 
 def test_an_act_of_an_earlier_run_waits_for_its_cooldown():
-    earlier = past(at=1000.0, result="helped", this_run=False)
-    assert plan(asked(trials=(earlier,), now=1599.0)).escalate
-    assert plan(asked(trials=(earlier,), now=None)).escalate
-    assert plan(asked(trials=(earlier,), now=1600.0)).actions
+    (print_,) = prints(0.01)
+    waiting = plan(asked(seconds_since={print_: 599.0}))
+    assert waiting.actions == ()
+    assert waiting.escalate
+    assert "tried it 599 s ago, and the cooldown is 600 s" in waiting.why
+    assert plan(asked(seconds_since={print_: 600.0})).actions
+    assert plan(asked(seconds_since={print_: 0.0}, policy=policy(cooldown="0s"))).actions
+
+
+def test_another_act_need_not_wait_for_that_cooldown():
+    (print_,) = prints(0.03)
+    made = plan(asked(policy=policy(0.03, 0.01), seconds_since={print_: 1.0}))
+    assert [a.threshold_ratio for a in made.actions] == [0.01]
+    assert [refusal.fingerprint for refusal in made.refused] == [print_]
 
 
 CANNOT = {
@@ -138,39 +149,29 @@ def test_an_act_and_its_undo_are_read_back_from_the_wire():
         st.sampled_from([0.01, 0.02, 0.03, 0.04]), min_size=1, max_size=4, unique=True
     ),
     max_trials=st.integers(1, 5),
-    tried=st.integers(0, 6),
+    tried=st.lists(st.sampled_from([0.01, 0.02, 0.03]), max_size=3, unique=True),
     compliance=st.none() | st.floats(0, 1),
     requests=st.integers(0, 3000),
     facts=st.just(()) | st.builds(replicas, st.integers(0, 720), st.integers(0, 720)),
-    trials=st.lists(
-        st.builds(
-            past,
-            threshold=st.sampled_from([0.01, 0.02, 0.03]),
-            at=st.floats(0, 1e6),
-            result=st.sampled_from(["helped", "useless", "undecided"]),
-            this_run=st.booleans(),
-        ),
-        max_size=4,
-    ),
+    since=st.dictionaries(st.sampled_from([0.01, 0.02, 0.03]), st.floats(0, 1200)),
 )
 def test_a_plan_keeps_within_its_guardrails(
-    thresholds, max_trials, tried, compliance, requests, facts, trials
+    thresholds, max_trials, tried, compliance, requests, facts, since
 ):
     given = PlanInput(
         policy=policy(*thresholds, max_trials=max_trials),
         compliance=compliance,
         requests=requests,
-        tried=tried,
-        trials=tuple(trials),
+        tried=prints(*tried) if tried else (),
+        seconds_since={prints(threshold)[0]: seconds for threshold, seconds in since.items()},
         replicas=facts,
-        now=1e6,
     )
     made = plan(given)
     assert made == plan(PlanInput.model_validate_json(given.model_dump_json()))
     assert Plan.model_validate_json(made.model_dump_json()) == made
-    assert len(made.actions) <= max(0, max_trials - tried)
-    useless = {t.fingerprint for t in trials if t.this_run and t.result != "helped"}
-    assert not useless & {fingerprint(action) for action in made.actions}
+    assert len(made.actions) <= max(0, max_trials - len(tried))
+    acts = {action.threshold_ratio for action in made.actions}
+    assert not acts & {*tried, *(threshold for threshold in since if since[threshold] < 600)}
     if made.actions:
         assert requests >= 1000
         assert compliance < 0.985

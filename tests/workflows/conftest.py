@@ -20,6 +20,7 @@ from audit.store import AuditStore
 from settings import WorkerSettings
 from targets.simulated import SimulatedGateway
 from tests.binaries import test_server_binary
+from tests.faults.documents import slo
 from worker import Crew, Ports, build_workers
 from workflows import queues
 from workflows.search_attributes import ALL
@@ -42,26 +43,6 @@ def experiment(**changes: Any) -> dict[str, Any]:
     }
     document.update(changes)
     return document
-
-
-def slo(target: float) -> dict[str, Any]:
-    """An OpenSLO document on the gateway's own records."""
-    bad = {"metricSource": {"type": "burnproof-gateway", "spec": {"gapOver": "2s"}}}
-    return {
-        "apiVersion": "openslo/v1",
-        "kind": "SLO",
-        "metadata": {"name": "chat-availability"},
-        "spec": {
-            "service": "chat",
-            "budgetingMethod": "Occurrences",
-            "timeWindow": [{"duration": "30d", "isRolling": True}],
-            "indicator": {
-                "metadata": {"name": "bad-requests"},
-                "spec": {"ratioMetric": {"bad": bad}},
-            },
-            "objectives": [{"target": target}],
-        },
-    }
 
 
 def errors(probability: float) -> dict[str, Any]:

@@ -42,6 +42,21 @@ async def test_a_remedy_that_helps_is_proven_against_the_hold_out(world: World) 
     assert replay(world.store, world.run_id()) == []
 
 
+async def test_a_remedy_waits_for_its_cooldown_on_the_route_where_an_earlier_run_tried_it(
+    world: World,
+) -> None:
+    assert (await outcome(world, mended()))["outcome"] == "PASS"
+    again = await outcome(world, mended())
+    assert (again["outcome"], again["exit_code"]) == ("INCONCLUSIVE", 2), again
+    assert "the cooldown is 600 s; a person has to look" in " ".join(again["reasons"])
+    assert world.gateway.acts.count("attach breaker") == 1
+    world.gateway.assert_steady()
+    assert [replay(world.store, row.run_id) for row in world.store.history()] == [[], []]
+    policy = {**POLICY, "limits": {"cooldown": "0s"}}
+    remediation = {"policy": policy, "under_fault": True, "recover_within": "3m"}
+    assert (await outcome(world, mended(remediation=remediation)))["outcome"] == "PASS"
+
+
 async def test_a_ramp_goes_through_its_shares_and_injects_once(world: World) -> None:
     document = mended(arms={"chaos": {"share": 0.5, "ramp": [0.05, 0.5]}, "unit": "request"})
     result = await outcome(world, document)
