@@ -20,6 +20,8 @@ MAX_TEXT = 4000
 # Source: Temporal refuses payloads of 2 MB, and retries the activity that made one until its total
 # is over; ours stay far below, large data is stored and referred to.
 MAX_RESULT_BYTES = 512 * 1024
+LEASE_CLOSED = "LeaseClosed"
+"""The target's lease is over: whatever was asked of it comes too late, and nothing is broken."""
 
 
 def fatal(kind: str, message: str) -> ApplicationError:
@@ -33,10 +35,11 @@ def passing(kind: str, message: str) -> ApplicationError:
 
 
 def of_target(error: TargetError) -> ApplicationError:
-    """Translate an adapter's error, keeping its class name as the type."""
+    """Translate an adapter's error; its type is its class name, or `LeaseClosed`."""
+    kind = LEASE_CLOSED if error.code == "lease_closed" else type(error).__name__
     return ApplicationError(
         str(error)[:MAX_TEXT],
-        type=type(error).__name__,
+        type=kind,
         non_retryable=not error.retryable,
     )
 

@@ -9,6 +9,7 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
+from activities.errors import LEASE_CLOSED
 from activities.preflight import TOO_LITTLE
 from canary.report import ObserveReport, StopReason
 from faults.outcome import EffectState, OutcomeInput, PhaseSummary
@@ -51,6 +52,9 @@ def note_failure(facts: Facts, error: Exception) -> None:
     cause = root_cause(error)
     if isinstance(cause, ApplicationError) and cause.type == TOO_LITTLE:
         facts.too_little = root_message(error)
+        return
+    if isinstance(cause, ApplicationError) and cause.type == LEASE_CLOSED:
+        facts.lease_closed = True
         return
     known = isinstance(cause, FailureError)
     facts.failure = root_message(error) or repr(cause)
@@ -133,7 +137,7 @@ def _aborted_by(facts: Facts) -> str | None:
 
 def _lease_lost(facts: Facts) -> bool:
     """Tell whether the fault ended by itself while the run needed it."""
-    if facts.remedy is not None and facts.remedy.lease_lost:
+    if facts.lease_closed or (facts.remedy is not None and facts.remedy.lease_lost):
         return True
     return facts.proof is not None and facts.proof.lapsed_before
 

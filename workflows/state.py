@@ -91,5 +91,6 @@ class Facts:
         self.abort: AbortInput | None = None
         self.cancelled = False
         self.too_little = ""
+        self.lease_closed = False
         self.failure_kind = ""
         self.failure = ""

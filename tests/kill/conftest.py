@@ -10,7 +10,7 @@ import pytest_asyncio
 from tests.kill import side_by_side
 from tests.kill.world import World
 
-LANES = 6
+LANES = 8
 HERE = Path(__file__).parent
 ALONE = ("test_everything_dies", "test_observers", "test_replay")
 """Come last: they have stacks of their own, or need all lanes, or a quiet machine."""
