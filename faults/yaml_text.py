@@ -94,8 +94,11 @@ def _construct(root: Node, filename: str) -> object:
     except ConstructorError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise _error(filename, f"not allowed: {error.problem}", line) from None
-    except (ValueError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise _error(filename, f"not valid YAML: {one_line(str(error))}") from None
+    except (LookupError, AttributeError):  # what PyYAML raises on `!!bool maybe`, `!!int ""` …
+        why = "not valid YAML: a value does not fit the tag written before it; leave the tag out"
+        raise _error(filename, why) from None
     finally:
         loader.dispose()
 
