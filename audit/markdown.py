@@ -94,5 +94,5 @@ def _cell(value: Any, limit: int = _CELL) -> str:
         return ""
     text = value if isinstance(value, str) else dumps(value).decode("utf-8")
     flat = " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("`", "'")
-    flat = flat.replace("<", "&lt;")
+    flat = "".join(char if char.isprintable() else "\ufffd" for char in flat.replace("<", "&lt;"))
     return flat if len(flat) <= limit else flat[: limit - 1].rstrip("\\") + "…"

@@ -35,7 +35,7 @@ def parse_yaml(text: str, filename: str) -> tuple[object, Locate]:
     """
     size = len(text.encode("utf-8", "replace"))
     if size > MAX_BYTES:
-        raise _error(filename, f"the file has {size:,} bytes; at most {MAX_BYTES:,} are read")
+        raise _error(filename, f"the file is too large; at most {MAX_BYTES:,} bytes are read")
     try:
         nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
