@@ -33,6 +33,7 @@ from gateway.upstream import (
     Upstream,
     UpstreamLost,
     connection_tokens,
+    origin_form,
     request_headers,
 )
 
@@ -104,7 +105,10 @@ class Proxy:
         if flight.pinned and flight.pinned not in route.load:
             return await refuse(request, flight, 404, "no such replica on this route")
         outgoing = Outgoing(
-            request.method, request.raw_path, request_headers(request.headers.items(), body), body
+            request.method,
+            origin_form(request.raw_path),
+            request_headers(request.headers.items(), body),
+            body,
         )
         exchange = Exchange(request, flight, route, outgoing)
         try:
