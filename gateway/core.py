@@ -89,7 +89,9 @@ class Core:
         """End a request: write its one record."""
         now = self.clock.mono()
         flight.facts.note_end(now)
-        outcome = classify(flight.cause, flight.status, flight.is_stream, flight.facts)
+        outcome = classify(
+            flight.cause, flight.status, flight.is_stream, flight.facts, owes_end=flight.owes_end
+        )
         record = self._record(flight, outcome, now)
         if flight.route is not None:
             flight.route.leave(flight)

@@ -42,6 +42,8 @@ log = logging.getLogger("gateway.proxy")
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Largest request body: it is read whole to find its model."""
 
+NOT_SUCCESS_FROM = 300
+
 MAX_JUDGED_BYTES = 4 * 1024 * 1024
 """Bytes of a plain answer kept to read usage and flags; longer ones pass unread."""
 
@@ -239,6 +241,7 @@ class Reading:
         decoder = decoder_for(upstream.headers.get("Content-Encoding", ""))
         fine = decoder is not None and upstream.status < HTTP_ERROR_FROM
         sse = fine and kind.startswith("text/event-stream")
+        flight.owes_end = fine and flight.wants_stream and upstream.status < NOT_SUCCESS_FROM
         return cls(flight, decoder, sse=sse, plain=fine and not sse and "json" in kind)
 
     def content_chunks(self) -> int:
