@@ -6,7 +6,6 @@ second one, SIGTERM, kill -9) the run goes on to its own end, and the fault has 
 
 import asyncio
 import contextlib
-import getpass
 import json
 import signal
 from pathlib import Path
@@ -21,7 +20,7 @@ from temporalio.exceptions import ApplicationError, CancelledError, TemporalErro
 from activities.admit import ParsedExperiment, parse_documents, route_facts
 from api import client as temporal
 from api import live
-from api.context import Context
+from api.context import Context, login
 from faults.blast_radius import AdmitInput, admit
 from faults.parse import Document, read_document
 from faults.resolve import resolve_arms, resolve_target
@@ -96,14 +95,8 @@ def with_origin(raw: object, requested_by: str, trigger: str) -> dict[str, Any]:
     """Return the document with who asked, and by which door."""
     document: dict[str, Any] = dict(raw) if isinstance(raw, dict) else {}
     metadata = document["metadata"]
-    who = requested_by or metadata.get("requestedBy") or _login()
+    who = requested_by or metadata.get("requestedBy") or login()
     return {**document, "metadata": {**metadata, "requestedBy": who, "trigger": trigger}}
-
-
-def _login() -> str:
-    with contextlib.suppress(OSError, KeyError):
-        return getpass.getuser()
-    return "unknown"
 
 
 async def start(raw: dict[str, Any], context: Context, *, detach: bool, as_json: bool) -> int:

@@ -142,3 +142,56 @@ def test_a_verdict_is_printed_whatever_its_reasons_hold() -> None:
     print_result(Console(file=said), result, is_simulated=False)
     assert "FAIL (exit 1)" in said.getvalue()
     assert "burn of [/slo] is \ufffd[2J high" in said.getvalue()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nothing://me:do-not-show-this@h/audit",
+        "postgresql://me:do@not-show:this@h/audit",
+        "sqlite://me:do-not-show-this@h/audit",
+        "do-not-show-this",
+    ],
+)
+def test_a_wrong_database_address_is_one_line_without_what_it_holds(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BURNPROOF_AUDIT_URL", url)
+    assert run(["history"]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith("burnproof: BURNPROOF_AUDIT_URL is no database address")
+    assert "show" not in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_wrong_gateway_address_is_one_line_that_names_the_setting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BURNPROOF_GATEWAY_URL", "http://me:do-not-show-this@127.0.0.1:port")
+    monkeypatch.setenv("BURNPROOF_GATEWAY_ADMIN_TOKEN", "a-token")
+    assert run(["plan", str(EXAMPLE)]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith("burnproof: BURNPROOF_GATEWAY_URL is no address")
+    assert "do-not-show-this" not in said
+
+
+def test_settings_mask_a_password_wherever_an_address_holds_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BURNPROOF_GATEWAY_URL", "http://me:do-not-show-this@127.0.0.1:1")
+    monkeypatch.setenv("BURNPROOF_AUDIT_URL", "postgresql://me@h/audit?password=do-not-show-this")
+    assert run(["settings", "show"]) == 0
+    assert "do-not-show-this" not in capsys.readouterr().out
+
+
+def test_a_stop_that_misses_the_gateway_is_still_put_on_the_trail_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BURNPROOF_GATEWAY_ADMIN_TOKEN_FILE", str(tmp_path / "not-there"))
+    assert run(["stop", "--all", "--reason", " "]) == 3
+    said = capsys.readouterr()
+    assert "not reached: gateway: cannot read" in said.err
+    assert "not reached: Temporal: no Temporal server" in said.err
+    assert "not everything is stopped" in said.err
+    assert said.out == ""
+    assert AuditStore(f"sqlite:///{tmp_path / 'audit.db'}").stop_state().stopped
