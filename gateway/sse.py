@@ -11,7 +11,7 @@ read. Comments, empty data and chunks without a choice (usage, cost) are no toke
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from text.tool_json import ToolArguments
 
@@ -201,7 +201,7 @@ def _note_usage(facts: StreamFacts, usage: Any) -> None:
         facts.prompt_tokens = prompt
 
 
-def _is_count(figure: Any) -> bool:
+def _is_count(figure: Any) -> TypeGuard[int]:
     """Whether an engine's figure can be a number of tokens; a counter that took 1e400 is dead."""
     return type(figure) is int and 0 <= figure <= MAX_USAGE_TOKENS
 
