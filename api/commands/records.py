@@ -70,7 +70,7 @@ def show(
 
     store = load_context().store()
     report = assemble(store, resolve_run(store, run))
-    typer.echo(json.dumps(report, indent=2) if as_json else render(report))
+    typer.echo(json.dumps(report, indent=2, default=repr) if as_json else render(report))
 
 
 def replay(
