@@ -40,15 +40,23 @@ class GatewaySettings(BaseSettings):
         """Return the admin token.
 
         Raises:
-            ValueError: when neither the file nor the value gives one.
+            ValueError: neither the file nor the value gives one that a header can carry.
         """
-        if self.admin_token_file is not None:
-            return self.admin_token_file.read_text(encoding="utf-8").strip()
         value = self.admin_token.get_secret_value()
+        if self.admin_token_file is not None:
+            try:
+                value = self.admin_token_file.read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise ValueError(
+                    f"cannot read {self.admin_token_file} ({error.strerror}): set "
+                    "BURNPROOF_GATEWAY_ADMIN_TOKEN_FILE to the file of the gateway admin token"
+                ) from None
         if not value:
             raise ValueError(
                 "no gateway admin token: set BURNPROOF_GATEWAY_ADMIN_TOKEN_FILE to its file"
             )
+        if not (value.isascii() and value.isprintable()):
+            raise ValueError("the gateway admin token must be one line of printable ASCII")
         return value
 
 

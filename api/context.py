@@ -5,8 +5,13 @@ here and nothing is guessed: when neither names a server, the default addresses 
 error says which command mends it.
 """
 
+import contextlib
+import getpass
 from dataclasses import dataclass
 from pathlib import Path
+
+import httpx
+from sqlalchemy.exc import ArgumentError
 
 from api.stack.state import load_state
 from audit.store import AuditStore
@@ -25,7 +30,13 @@ class Context:
 
     def store(self) -> AuditStore:
         """Open the audit store at its current schema."""
-        store = AuditStore(self.audit.url)
+        try:
+            store = AuditStore(self.audit.url)
+        except (ValueError, ImportError, ArgumentError) as error:  # they may quote the password
+            raise ValueError(
+                "BURNPROOF_AUDIT_URL is no database address that can be used here "
+                f"({type(error).__name__}): write it like sqlite:////folder/audit.db"
+            ) from None
         store.upgrade()
         return store
 
@@ -33,14 +44,26 @@ class Context:
         """Connect to the gateway's admin API.
 
         Raises:
-            ValueError: no token is set.
+            ValueError: no token is set, or the address is none.
         """
-        return GatewayAdmin(self.gateway.url, self.gateway.token())
+        try:
+            return GatewayAdmin(self.gateway.url, self.gateway.token())
+        except httpx.InvalidURL:
+            raise ValueError(
+                "BURNPROOF_GATEWAY_URL is no address: write it like http://127.0.0.1:8000"
+            ) from None
 
     @property
     def is_simulated(self) -> bool:
         """Tell whether the engine behind the gateway is a simulation."""
         return self.engine == "simulated"
+
+
+def login() -> str:
+    """Return who is at this terminal; a container may have no name for its user."""
+    with contextlib.suppress(OSError, KeyError):
+        return getpass.getuser()
+    return "unknown"
 
 
 def load_context() -> Context:

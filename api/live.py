@@ -28,6 +28,11 @@ COLOURS = {
 SIMULATED = "SIMULATED engine: this says nothing about a real one"
 
 
+def plain(text: str) -> str:
+    """Return a text that somebody chose without what would move a terminal's cursor."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
 def figures_text(figures: dict[str, Any]) -> str:
     """Return the heartbeat's figures as one line."""
     parts = []
@@ -75,9 +80,10 @@ class Picture:
         table.add_row("phase", Text(view.phase, style="bold cyan"), f"since {view.since[11:19]}")
         table.add_row("target", view.route or "-", "")
         for name, report in view.reports.items():
-            table.add_row(name, Text(report.verdict, style=COLOURS[report.verdict]), report.why)
+            verdict = Text(report.verdict, style=COLOURS[report.verdict])
+            table.add_row(name, verdict, Text(plain(report.why)))
         if figures:
-            table.add_row("now", figures_text(figures), "")
+            table.add_row("now", Text(figures_text(figures)), "")
         parts: list[RenderableType] = [table]
         if "withdrawn" in view.receipts:
             parts.append(Text("fault withdrawn, receipt proven", style="green"))
@@ -106,9 +112,10 @@ class Picture:
 def print_result(console: Console, result: FaultExperimentResult, is_simulated: bool) -> None:
     """Print how a run ended."""
     colour = COLOURS.get(result.outcome, "white")
-    console.print(f"[{colour}]{result.outcome}[/] (exit {result.exit_code})")
-    for reason in result.reasons:
-        console.print(f"  {reason}", highlight=False, soft_wrap=True)
+    outcome = Text(result.outcome, style=colour)
+    console.print(outcome.append(f" (exit {result.exit_code})", style="default"))
+    for reason in result.reasons:  # they quote names that anybody chose: no markup, no escapes
+        console.print(f"  {plain(reason)}", highlight=False, soft_wrap=True, markup=False)
     if is_simulated:
         console.print(f"  {SIMULATED}", style="yellow")
     if result.run_id:

@@ -6,7 +6,6 @@ second one, SIGTERM, kill -9) the run goes on to its own end, and the fault has 
 
 import asyncio
 import contextlib
-import getpass
 import json
 import signal
 from pathlib import Path
@@ -21,10 +20,11 @@ from temporalio.exceptions import ApplicationError, CancelledError, TemporalErro
 from activities.admit import ParsedExperiment, parse_documents, route_facts
 from api import client as temporal
 from api import live
-from api.context import Context
+from api.context import Context, login
 from faults.blast_radius import AdmitInput, admit
 from faults.parse import Document, read_document
 from faults.resolve import resolve_arms, resolve_target
+from faults.yaml_text import MAX_BYTES
 from slo.errors import SpecErrors
 from slo.records import Page
 from workflows.endings import root_cause
@@ -42,11 +42,17 @@ def load(file: Path) -> tuple[ParsedExperiment, Document]:
     Raises:
         SpecErrors: each problem as `file:line: path: message`.
     """
-    document = read_document(str(file), lambda name: Path(name).read_text(encoding="utf-8"))
+    document = read_document(str(file), _read)
     try:
         return parse_documents(document.raw), document
     except SpecErrors as problems:
         raise document.located(problems) from None
+
+
+def _read(name: str) -> str:
+    """Read no more of a file than tells that it is too large: a device may have no end."""
+    with Path(name).open(encoding="utf-8") as stream:
+        return stream.read(MAX_BYTES + 1)
 
 
 def load_or_exit(file: Path) -> tuple[ParsedExperiment, Document]:
@@ -71,7 +77,8 @@ async def plan(parsed: ParsedExperiment, context: Context) -> tuple[list[str], b
         await admin.aclose()
     real = [record for record in Page.from_json(raw).records if not record.probe]
     rate = len(real) / RATE_SECONDS
-    bad = sum(parsed.objectives[0].is_bad(record) for record in real)
+    first = parsed.objectives[0]
+    bad = sum(first.is_valid(record) and first.is_bad(record) for record in real)
     report = admit(
         AdmitInput(
             spec=parsed.spec,
@@ -88,14 +95,8 @@ def with_origin(raw: object, requested_by: str, trigger: str) -> dict[str, Any]:
     """Return the document with who asked, and by which door."""
     document: dict[str, Any] = dict(raw) if isinstance(raw, dict) else {}
     metadata = document["metadata"]
-    who = requested_by or metadata.get("requestedBy") or _login()
+    who = requested_by or metadata.get("requestedBy") or login()
     return {**document, "metadata": {**metadata, "requestedBy": who, "trigger": trigger}}
-
-
-def _login() -> str:
-    with contextlib.suppress(OSError, KeyError):
-        return getpass.getuser()
-    return "unknown"
 
 
 async def start(raw: dict[str, Any], context: Context, *, detach: bool, as_json: bool) -> int:
@@ -103,7 +104,7 @@ async def start(raw: dict[str, Any], context: Context, *, detach: bool, as_json:
     client = await temporal.connect(context.temporal)
     started = await temporal.start_experiment(client, raw)
     console = Console(stderr=as_json)
-    console.print(f"run [bold]{started.run_id}[/]  workflow {started.workflow_id}")
+    console.print(f"run {started.run_id}  workflow {started.workflow_id}", markup=False)
     if context.temporal.ui_url:
         console.print(
             f"{context.temporal.ui_url}/namespaces/{context.temporal.namespace}"
@@ -175,7 +176,8 @@ async def _show_until(
                     screen.update(picture.render(view, figures))
                 else:
                     for line in picture.lines(view, figures):
-                        console.print(line, highlight=False, soft_wrap=True)
+                        said = live.plain(line)
+                        console.print(said, highlight=False, soft_wrap=True, markup=False)
             await asyncio.wait([ending], timeout=FOLLOW_SECONDS)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from audit.canonical import dumps
+from audit.errors import CanonicalError
 
 _CELL = 160
 _DIGEST = 12
@@ -92,7 +93,10 @@ def _table(title: str, columns: list[str], rows: list[list[Any]]) -> Iterator[st
 def _cell(value: Any, limit: int = _CELL) -> str:
     if value is None:
         return ""
-    text = value if isinstance(value, str) else dumps(value).decode("utf-8")
+    try:
+        text = value if isinstance(value, str) else dumps(value).decode("utf-8")
+    except CanonicalError:  # a column that was changed may hold bytes
+        text = repr(value)
     flat = " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("`", "'")
-    flat = flat.replace("<", "&lt;")
+    flat = "".join(char if char.isprintable() else "\ufffd" for char in flat.replace("<", "&lt;"))
     return flat if len(flat) <= limit else flat[: limit - 1].rstrip("\\") + "…"

@@ -34,7 +34,8 @@ _ENDINGS = (
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
 _SHORTEST = len("://:p@h")
-_USERINFO = re.compile(r"(?<=://)[^/\s@:]*:[^/\s@]+(?=@)")
+_USERINFO = re.compile(r"(?<=://)[^/\s?#]*:[^/\s?#]+(?=@)")  # to the last @: passwords hold some
+_QUERY = re.compile(r"(?<=[?&])([\w.-]+)=[^&\s#]+")
 
 
 def is_secret(key: str) -> bool:
@@ -49,7 +50,13 @@ def mask_text(text: str) -> str:
         return text
     if "://" in text and "@" in text:
         text = _USERINFO.sub(MASK, text)
+    if "://" in text and "=" in text:
+        text = _QUERY.sub(_mask_query, text)
     lowered = text.lower()
     if "bearer" in lowered or "basic" in lowered:
         text = _BEARER.sub(lambda found: f"{found[1]} {MASK}", text)
     return text
+
+
+def _mask_query(found: re.Match[str]) -> str:
+    return f"{found[1]}={MASK}" if is_secret(found[1]) else found[0]

@@ -152,8 +152,11 @@ def _replay_decision(
     recompute = known.get(name) if isinstance(name, str) else None
     if recompute is None:
         return [Mismatch(run_id, f"{field}.function", name, "no such function in this version")]
+    streams = payload.get("streams", [])
+    if not isinstance(streams, list) or not all(isinstance(each, str) for each in streams):
+        return [Mismatch(run_id, f"{field}.streams", streams, "is no list of names")]
     pages: list[dict[str, Any]] = []
-    for stream in payload.get("streams", []):
+    for stream in streams:
         for segment in store.load_segments(run_id, stream):
             pages.extend(segment)
     stored = payload.get("result")

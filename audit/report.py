@@ -49,8 +49,8 @@ def assemble(
         "run": _run(run),
         "outcome": run.outcome,
         "exit_code": run.exit_code,
-        "reasons": list(outcome.get("reasons", [])),
-        "rests_on": list(outcome.get("rests_on", [])),
+        "reasons": _texts(outcome.get("reasons")),
+        "rests_on": _texts(outcome.get("rests_on")),
         "phases": [_phase(event, payload) for event, payload in told if _is_phase(payload)],
         "receipts": [
             {"seq": event.seq, "at": event.at, "key": event.key, "receipt": receipt}
@@ -80,6 +80,11 @@ def assemble(
             ],
         }
     return report
+
+
+def _texts(value: object) -> list[str]:
+    """Return the texts of a list; a record that was changed may hold anything in its place."""
+    return [str(item) for item in value] if isinstance(value, list) else []
 
 
 def _run(run: RunRecord) -> dict[str, Any]:

@@ -202,6 +202,8 @@ def _read(filename: str, read: Read) -> str:
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise SpecError("", f"cannot read {filename}: {why}") from None
+    except ValueError:  # NUL, or half of a surrogate pair
+        raise SpecError("", f"cannot read {filename}: no file can have this name") from None
 
 
 __all__ = [

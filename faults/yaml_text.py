@@ -35,7 +35,7 @@ def parse_yaml(text: str, filename: str) -> tuple[object, Locate]:
     """
     size = len(text.encode("utf-8", "replace"))
     if size > MAX_BYTES:
-        raise _error(filename, f"the file has {size:,} bytes; at most {MAX_BYTES:,} are read")
+        raise _error(filename, f"the file is too large; at most {MAX_BYTES:,} bytes are read")
     try:
         nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
@@ -94,8 +94,11 @@ def _construct(root: Node, filename: str) -> object:
     except ConstructorError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise _error(filename, f"not allowed: {error.problem}", line) from None
-    except (ValueError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise _error(filename, f"not valid YAML: {one_line(str(error))}") from None
+    except (LookupError, AttributeError):  # what PyYAML raises on `!!bool maybe`, `!!int ""` …
+        why = "not valid YAML: a value does not fit the tag written before it; leave the tag out"
+        raise _error(filename, why) from None
     finally:
         loader.dispose()
 

@@ -77,6 +77,10 @@ class Core:
         if route is None:
             return None
         self.leases.sweep()
+        # The wait for the client's own body is no wait for a replica, and was seen by no reader of
+        # what is in flight: the request counts from here.
+        flight.accepted_mono = self.clock.mono()
+        flight.accepted_unix = self.clock.unix(flight.accepted_mono)
         state = self.routes[route.name]
         state.enter(flight)
         return state
@@ -85,7 +89,9 @@ class Core:
         """End a request: write its one record."""
         now = self.clock.mono()
         flight.facts.note_end(now)
-        outcome = classify(flight.cause, flight.status, flight.is_stream, flight.facts)
+        outcome = classify(
+            flight.cause, flight.status, flight.is_stream, flight.facts, owes_end=flight.owes_end
+        )
         record = self._record(flight, outcome, now)
         if flight.route is not None:
             flight.route.leave(flight)

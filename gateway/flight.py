@@ -58,6 +58,8 @@ class Flight:
     status: int = 0
     is_stream: bool = False
     """The answer is an event stream that we can read."""
+    owes_end: bool = False
+    """A stream was asked for and the answer is a success that we can read, whatever it holds."""
     facts: StreamFacts = field(default_factory=StreamFacts)
     cause: Cause = Cause.LOST
 

@@ -165,6 +165,8 @@ class LeaseBook:
         if there is not None and there.lease.state is LeaseState.OPEN:
             if there.route.config.name != route_name:
                 raise AdminError(409, "lease_conflict", f"{lease_id} is on another route")
+            if there.run_id != run_id:
+                raise AdminError(409, "lease_conflict", f"{lease_id} is of another run")
             if there.durable is not None:
                 await asyncio.shield(there.durable)
             return there

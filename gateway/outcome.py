@@ -22,8 +22,18 @@ NEUTRAL_STATUS = frozenset(range(400, 500)) - {408, 429}
 """Answers that blame the request: they say nothing about the replica's health."""
 
 
-def classify(cause: Cause, status: int, is_stream: bool, facts: StreamFacts) -> Outcome:
-    """Name the outcome of a finished flight."""
+def classify(
+    cause: Cause, status: int, is_stream: bool, facts: StreamFacts, *, owes_end: bool = False
+) -> Outcome:
+    """Name the outcome of a finished flight.
+
+    Args:
+        cause: why it ended.
+        status: sent to the client.
+        is_stream: whether the answer was an event stream that we read.
+        facts: what was read of it.
+        owes_end: whether a stream was asked for, so that an answer without its end is cut short.
+    """
     if cause is Cause.SHED:
         return Outcome.SHED
     if cause is Cause.TIMEOUT:
@@ -36,7 +46,7 @@ def classify(cause: Cause, status: int, is_stream: bool, facts: StreamFacts) -> 
         return Outcome.HTTP_ERROR
     if facts.error:
         return Outcome.STREAM_ERROR
-    if is_stream:
+    if is_stream or owes_end:
         return Outcome.OK if facts.complete else Outcome.TRUNCATED
     return Outcome.OK
 

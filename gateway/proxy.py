@@ -33,6 +33,7 @@ from gateway.upstream import (
     Upstream,
     UpstreamLost,
     connection_tokens,
+    origin_form,
     request_headers,
 )
 
@@ -40,6 +41,8 @@ log = logging.getLogger("gateway.proxy")
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Largest request body: it is read whole to find its model."""
+
+NOT_SUCCESS_FROM = 300
 
 MAX_JUDGED_BYTES = 4 * 1024 * 1024
 """Bytes of a plain answer kept to read usage and flags; longer ones pass unread."""
@@ -104,7 +107,10 @@ class Proxy:
         if flight.pinned and flight.pinned not in route.load:
             return await refuse(request, flight, 404, "no such replica on this route")
         outgoing = Outgoing(
-            request.method, request.raw_path, request_headers(request.headers.items(), body), body
+            request.method,
+            origin_form(request.raw_path),
+            request_headers(request.headers.items(), body),
+            body,
         )
         exchange = Exchange(request, flight, route, outgoing)
         try:
@@ -235,6 +241,7 @@ class Reading:
         decoder = decoder_for(upstream.headers.get("Content-Encoding", ""))
         fine = decoder is not None and upstream.status < HTTP_ERROR_FROM
         sse = fine and kind.startswith("text/event-stream")
+        flight.owes_end = fine and flight.wants_stream and upstream.status < NOT_SUCCESS_FROM
         return cls(flight, decoder, sse=sse, plain=fine and not sse and "json" in kind)
 
     def content_chunks(self) -> int:

@@ -11,7 +11,7 @@ read. Comments, empty data and chunks without a choice (usage, cost) are no toke
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from text.tool_json import ToolArguments
 
@@ -20,6 +20,9 @@ MAX_EVENT_BYTES = 4 * 1024 * 1024
 
 MAX_TEXT_CHARACTERS = 1_000_000
 """Characters of an answer kept to compute its flags."""
+
+MAX_USAGE_TOKENS = 1_000_000_000
+"""Largest figure of tokens that is believed. Source: ours: far above any context length."""
 
 _decode = json.JSONDecoder().raw_decode
 
@@ -192,10 +195,15 @@ def _note_usage(facts: StreamFacts, usage: Any) -> None:
     if not isinstance(usage, dict):
         return
     completion, prompt = usage.get("completion_tokens"), usage.get("prompt_tokens")
-    if isinstance(completion, int) and completion >= 0:
+    if _is_count(completion):
         facts.usage_tokens = completion
-    if isinstance(prompt, int) and prompt >= 0:
+    if _is_count(prompt):
         facts.prompt_tokens = prompt
+
+
+def _is_count(figure: Any) -> TypeGuard[int]:
+    """Whether an engine's figure can be a number of tokens; a counter that took 1e400 is dead."""
+    return type(figure) is int and 0 <= figure <= MAX_USAGE_TOKENS
 
 
 def _code(error: Any) -> int:

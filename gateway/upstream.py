@@ -76,6 +76,17 @@ def request_headers(headers: Iterable[tuple[str, str]], body: bytes) -> CIMultiD
     return kept
 
 
+def origin_form(target: str) -> str:
+    """Return the request target from its path on: a client may send `http://host/path` too.
+
+    Source: RFC 9112 section 3.2.2, every server must accept it.
+    """
+    if target.startswith("/"):
+        return target
+    path = target.partition("://")[2].partition("/")[2]
+    return f"/{path}"
+
+
 def connection_tokens(values: Iterable[str]) -> frozenset[str]:
     """Return the header names that a Connection header declares hop by hop."""
     return frozenset(part.strip().lower() for value in values for part in value.split(","))

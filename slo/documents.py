@@ -10,7 +10,9 @@ wrong key is unknown, the right one is missing); the second report is noise and 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -22,6 +24,12 @@ Model = TypeVar("Model", bound=BaseModel)
 
 MAX_DEPTH = 40
 """Deepest nesting of a document. Source: ours: the deepest real one has 8 levels."""
+
+MAX_PROBLEMS = 100
+"""Most problems that are told of one document. Source: ours: each costs time to explain, and a
+worker that explains 50,000 of them renews no lease meanwhile."""
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def validate_document(model: type[Model], raw: object, *, written_by_hand: bool = True) -> Model:
@@ -37,7 +45,7 @@ def validate_document(model: type[Model], raw: object, *, written_by_hand: bool 
     """
     if not isinstance(raw, Mapping):
         raise SpecErrors([SpecError("", f"a mapping is needed, not {_kind(raw)}")])
-    foreign = list(_foreign_values(raw, "", 0))
+    foreign = list(islice(_foreign_values(raw, "", 0), MAX_PROBLEMS))
     if foreign:
         raise SpecErrors(foreign)
     try:
@@ -55,15 +63,22 @@ def _foreign_values(value: object, path: str, depth: int) -> Iterator[SpecError]
         for key, item in value.items():
             if not isinstance(key, str):
                 yield SpecError(path, f"the key {key!r} is not text; put it in quotes")
+            elif _UNSTORABLE.search(key):
+                yield SpecError(path, f"the key {key!r} {_NOT_TEXT}")
             else:
                 yield from _foreign_values(item, f"{path}.{key}" if path else key, depth + 1)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from _foreign_values(item, f"{path}[{index}]", depth + 1)
+    elif isinstance(value, str) and _UNSTORABLE.search(value):
+        yield SpecError(path, f"the text {_NOT_TEXT}")
     elif isinstance(value, float) and not math.isfinite(value):
         yield SpecError(path, f"{value} is not a finite number")
     elif value is not None and not isinstance(value, str | int | float):
         yield SpecError(path, f"{_kind(value)} is not allowed here; put it in quotes")
+
+
+_NOT_TEXT = "holds NUL or half of a surrogate pair, which cannot be stored; leave it out"
 
 
 def _kind(value: object) -> str:
@@ -76,7 +91,8 @@ def _kind(value: object) -> str:
 def _translate(model: type[BaseModel], error: ValidationError) -> list[SpecError]:
     unknown: list[SpecError] = []
     others: list[tuple[str, SpecError]] = []
-    for detail in error.errors(include_url=False):
+    details = error.errors(include_url=False)
+    for detail in details[:MAX_PROBLEMS]:
         path, parent = _author_path(model, detail["loc"])
         if detail["type"] == "extra_forbidden":
             unknown.append(_unknown_key(path, str(detail["loc"][-1]), parent))
@@ -90,7 +106,9 @@ def _translate(model: type[BaseModel], error: ValidationError) -> list[SpecError
         if not (kind == "missing" and item.path in meant)
         and not (kind == "too_short" and any(path.startswith(item.path + "[") for path in paths))
     ]
-    return unknown + kept
+    left = len(details) - MAX_PROBLEMS
+    more = [SpecError("", f"there are {left:,} more problems; mend these first")]
+    return unknown + kept + (more if left > 0 else [])
 
 
 def _unknown_key(path: str, key: str, parent: type[BaseModel] | None) -> SpecError:

@@ -6,7 +6,6 @@ reach.
 """
 
 import asyncio
-import getpass
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from api.context import Context
 
 EXIT_NOTHING_LEARNT = 3
+MAX_REASON = 500
+"""Longest reason that the gateway takes, in characters."""
 
 holds_app = typer.Typer(help="Who may act on a target.", no_args_is_help=True)
 settings_app = typer.Typer(help="Effective settings.", no_args_is_help=True)
@@ -44,18 +45,20 @@ def stop(
     failed = asyncio.run(_stop(load_context(), reason))
     for line in failed:
         typer.echo(f"burnproof: not reached: {line}", err=True)
-    typer.echo("stopped: `burnproof release` allows runs again")
     if failed:
+        typer.echo("burnproof: not everything is stopped: mend that and stop again", err=True)
         raise typer.Exit(EXIT_NOTHING_LEARNT)
+    typer.echo("stopped: `burnproof release` allows runs again")
 
 
 async def _stop(context: "Context", reason: str) -> list[str]:
+    """Try each of the three places, whatever the others do; return what could not be told."""
     from temporalio.exceptions import TemporalError
 
     from api import client as temporal
-    from api.errors import NotReachable
-    from targets.errors import TargetError
+    from api.context import login
 
+    reason = reason.strip()[:MAX_REASON] or "stopped by a person"
     failed = []
     try:
         admin = context.admin()
@@ -63,30 +66,30 @@ async def _stop(context: "Context", reason: str) -> list[str]:
             await admin.stop(reason)
         finally:
             await admin.aclose()
-    except (TargetError, ValueError) as error:
+    except Exception as error:  # reported; the rest must still be tried, here and below
         failed.append(f"gateway: {error}")
     try:
-        context.store().set_stop(reason, getpass.getuser(), datetime.now(UTC))
-    except Exception as error:  # reported below; the rest must still be tried
+        context.store().set_stop(reason, login(), datetime.now(UTC))
+    except Exception as error:
         failed.append(f"audit store: {error}")
     try:
         client = await temporal.connect(context.temporal)
         for workflow_id in await temporal.open_experiments(client):
             try:
-                await temporal.abort(client, workflow_id, getpass.getuser(), reason)
+                await temporal.abort(client, workflow_id, login(), reason)
             except TemporalError as error:  # the next run must be told all the same
                 failed.append(f"run {workflow_id}: {error}")
-    except NotReachable as error:
+    except Exception as error:
         failed.append(f"Temporal: {error}")
     return failed
 
 
 def release() -> None:
     """Allow runs again after `stop --all`."""
-    from api.context import load_context
+    from api.context import load_context, login
 
     context = load_context()
-    context.store().clear_stop(getpass.getuser(), datetime.now(UTC))
+    context.store().clear_stop(login(), datetime.now(UTC))
 
     async def gateway() -> None:
         admin = context.admin()
@@ -105,11 +108,11 @@ def abort(
 ) -> None:
     """Stop one run: its fault is withdrawn, it ends INCONCLUSIVE."""
     from api import client as temporal
-    from api.context import load_context
+    from api.context import load_context, login
 
     async def send() -> str:
         client = await temporal.connect(load_context().temporal)
-        return (await temporal.abort(client, workflow_id, getpass.getuser(), reason)).message
+        return (await temporal.abort(client, workflow_id, login(), reason)).message
 
     typer.echo(asyncio.run(send()))
 
@@ -120,11 +123,11 @@ def approve(
 ) -> None:
     """Consent to a run that waits for approval; never your own."""
     from api import client as temporal
-    from api.context import load_context
+    from api.context import load_context, login
 
     async def send() -> tuple[bool, str]:
         client = await temporal.connect(load_context().temporal)
-        answer = await temporal.approve(client, workflow_id, getpass.getuser(), note)
+        answer = await temporal.approve(client, workflow_id, login(), note)
         return answer.accepted, answer.message
 
     accepted, message = asyncio.run(send())
@@ -148,24 +151,30 @@ def clear_hold(
     reason: Annotated[str, typer.Option(help="What you checked; kept on the trail.")],
 ) -> None:
     """Free a quarantined target after you have looked at it."""
-    from api.context import load_context
+    from api.context import load_context, login
 
-    load_context().store().clear_quarantine(target, getpass.getuser(), reason, datetime.now(UTC))
+    load_context().store().clear_quarantine(target, login(), reason, datetime.now(UTC))
     typer.echo(f"{target}: free")
 
 
 @settings_app.command("show")
 def show_settings() -> None:
     """Print the effective settings; secrets are masked."""
-    from api.context import load_context
-
-    context = load_context()
     from sqlalchemy import make_url
 
+    from api.context import load_context
+    from audit.canonical import prepare
+    from audit.redaction import MASK, is_secret
+
+    context = load_context()
+    url = make_url(context.audit.url)
+    masked = url.set(
+        query={key: MASK if is_secret(key) else item for key, item in url.query.items()}
+    )
     shown = {
         "temporal": context.temporal.model_dump(mode="json"),
         "gateway": context.gateway.model_dump(mode="json"),
-        "audit": {"url": make_url(context.audit.url).render_as_string(hide_password=True)},
+        "audit": {"url": masked.render_as_string(hide_password=True)},
         "engine": context.engine,
     }
-    typer.echo(json.dumps(shown, indent=2))
+    typer.echo(json.dumps(prepare(shown), indent=2))

@@ -27,6 +27,7 @@ def history(
     from rich.table import Table
 
     from api.context import load_context
+    from api.live import plain
 
     rows = load_context().store().history(limit)
     table = Table("run", "kind", "outcome", "exit", "opened", "by", "trigger", box=None)
@@ -37,10 +38,10 @@ def history(
             row.outcome or "open",
             "" if row.exit_code is None else str(row.exit_code),
             row.opened_at[:19],
-            row.requested_by,
-            row.trigger,
+            plain(row.requested_by),
+            plain(row.trigger),
         )
-    Console().print(table)
+    Console(markup=False).print(table)
 
 
 def resolve_run(store: "AuditStore", run: str) -> str:
@@ -69,7 +70,7 @@ def show(
 
     store = load_context().store()
     report = assemble(store, resolve_run(store, run))
-    typer.echo(json.dumps(report, indent=2) if as_json else render(report))
+    typer.echo(json.dumps(report, indent=2, default=repr) if as_json else render(report))
 
 
 def replay(

@@ -4,11 +4,17 @@ import json
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from api.cli import run
+from api.live import print_result
+from audit.store import AuditStore
+from workflows.state import FaultExperimentResult
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "aa-null" / "experiment.yaml"
 
@@ -101,3 +107,91 @@ def test_help_does_not_load_the_heavy_libraries() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert said.stdout.strip() == "[]"
+
+
+def test_a_device_without_an_end_is_refused_at_the_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = tmp_path / "experiment.yaml"
+    named.write_text(EXAMPLE.read_text().replace("slos/chat.yaml", "/dev/zero"))
+    assert run(["validate", str(named)]) == 3
+    assert (
+        "/dev/zero: the file is too large; at most 1,000,000 bytes are read"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_name_that_looks_like_markup_breaks_no_command_that_lists_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = AuditStore(f"sqlite:///{tmp_path / 'audit.db'}")
+    store.upgrade()
+    who = {"requested_by": "[/me] \x1b[2J", "trigger": "[bold]"}
+    store.open_run("r-1", "w", "n", "FaultExperiment", {}, **who, at=datetime.now(UTC))
+    assert run(["history"]) == 0
+    assert "[/me]" in capsys.readouterr().out
+    assert run(["show", "r-1"]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_a_verdict_is_printed_whatever_its_reasons_hold() -> None:
+    said = StringIO()
+    result = FaultExperimentResult(
+        run_id="r-1", outcome="FAIL", exit_code=1, reasons=("burn of [/slo] is \x1b[2J high",)
+    )
+    print_result(Console(file=said), result, is_simulated=False)
+    assert "FAIL (exit 1)" in said.getvalue()
+    assert "burn of [/slo] is \ufffd[2J high" in said.getvalue()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nothing://me:do-not-show-this@h/audit",
+        "postgresql://me:do@not-show:this@h/audit",
+        "sqlite://me:do-not-show-this@h/audit",
+        "do-not-show-this",
+    ],
+)
+def test_a_wrong_database_address_is_one_line_without_what_it_holds(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BURNPROOF_AUDIT_URL", url)
+    assert run(["history"]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith("burnproof: BURNPROOF_AUDIT_URL is no database address")
+    assert "show" not in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_wrong_gateway_address_is_one_line_that_names_the_setting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BURNPROOF_GATEWAY_URL", "http://me:do-not-show-this@127.0.0.1:port")
+    monkeypatch.setenv("BURNPROOF_GATEWAY_ADMIN_TOKEN", "a-token")
+    assert run(["plan", str(EXAMPLE)]) == 3
+    said = capsys.readouterr().err
+    assert said.startswith("burnproof: BURNPROOF_GATEWAY_URL is no address")
+    assert "do-not-show-this" not in said
+
+
+def test_settings_mask_a_password_wherever_an_address_holds_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BURNPROOF_GATEWAY_URL", "http://me:do-not-show-this@127.0.0.1:1")
+    monkeypatch.setenv("BURNPROOF_AUDIT_URL", "postgresql://me@h/audit?password=do-not-show-this")
+    assert run(["settings", "show"]) == 0
+    assert "do-not-show-this" not in capsys.readouterr().out
+
+
+def test_a_stop_that_misses_the_gateway_is_still_put_on_the_trail_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BURNPROOF_GATEWAY_ADMIN_TOKEN_FILE", str(tmp_path / "not-there"))
+    assert run(["stop", "--all", "--reason", " "]) == 3
+    said = capsys.readouterr()
+    assert "not reached: gateway: cannot read" in said.err
+    assert "not reached: Temporal: no Temporal server" in said.err
+    assert "not everything is stopped" in said.err
+    assert said.out == ""
+    assert AuditStore(f"sqlite:///{tmp_path / 'audit.db'}").stop_state().stopped

@@ -184,6 +184,8 @@ def test_an_absent_secret_stays_absent() -> None:
         ("401 for Bearer abcdef123456: no", "401 for Bearer [redacted]: no"),
         ("basic dXNlcjpwYXNz", "basic [redacted]"),
         ("http://ada:pw@host:1/x", "http://[redacted]@host:1/x"),
+        ("http://ada:p@w:1@host:1/x", "http://[redacted]@host:1/x"),
+        ("http://h/x?api_key=abc&n=1", "http://h/x?api_key=[redacted]&n=1"),
         ("http://host:1/@x", "http://host:1/@x"),
         ("the bearer of news, basic facts", "the bearer of news, basic facts"),
     ],

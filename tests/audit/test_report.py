@@ -70,6 +70,18 @@ def test_a_changed_record_is_said_loudly(finished: AuditStore, path: Path) -> No
     assert "**CHANGED AFTER IT WAS WRITTEN**" in render(report)
 
 
+def test_a_record_that_was_changed_beyond_reading_is_still_shown_and_replayed(
+    finished: AuditStore, path: Path
+) -> None:
+    broken = '{"function":"outcome/1","streams":[7],"result":{"reasons":7,"rests_on":null}}'
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE events SET payload = ? WHERE kind = 'decision'", [broken])
+        connection.execute("UPDATE runs SET name = x'fffe' WHERE run_id = 'run-1'")
+    connection.close()
+    assert any(item.field.endswith(".streams") for item in replay(finished, "run-1"))
+    assert "CHANGED AFTER IT WAS WRITTEN" in render(assemble(finished, "run-1"))
+
+
 def test_a_text_from_outside_cannot_break_the_page(store: AuditStore) -> None:
     open_run(store, name="a | b\n# Faked: PASS `x` <script>", requested_by="r" * 200)
     text = render(assemble(store, "run-1"))

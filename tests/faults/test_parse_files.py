@@ -2,6 +2,7 @@
 
 import copy
 import re
+import time
 
 import pytest
 import yaml
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from faults.experiment import ExperimentSpec
 from faults.parse import inline_files, load_experiment, parse_experiment, parse_yaml
+from slo.documents import MAX_PROBLEMS
 from slo.errors import SpecError, SpecErrors
 from tests.faults.documents import ROOT, document
 
@@ -328,3 +330,41 @@ def test_what_is_said_of_a_document_cannot_command_a_terminal_or_break_a_record(
     line = str(SpecError("a\nb\x1b[2J", "is \x00 wrong \ud800", "c\u2028d"))
     assert line.isprintable()
     assert line.encode("utf-8")
+
+
+@pytest.mark.parametrize("value", ["!!bool maybe", "!!int ''", "!!float _", "!!timestamp soon"])
+def test_a_tag_that_its_value_does_not_fit_is_one_line_with_the_file(value):
+    text = edited("duration: 6m", f"duration: {value}")
+    assert lines(experiment=text) == (
+        "dir/experiment.yaml: not valid YAML: a value does not fit the tag written before it; "
+        "leave the tag out",
+    )
+
+
+@pytest.mark.parametrize("bad", [r"\0", r"\uD800"])
+def test_text_that_no_database_can_store_is_refused_where_it_stands(bad):
+    text = edited("hypothesis: recovers", f'hypothesis: "{bad}"')
+    (line,) = lines(experiment=text)
+    assert re.match(r"dir/experiment\.yaml:\d+: hypothesis: the text holds NUL or half of", line)
+
+
+def test_a_name_that_no_file_can_have_is_one_line_with_its_path():
+    def read(name):
+        if "\0" in name:
+            raise ValueError("embedded null byte")
+        return FILES["experiment.yaml"].replace("slos/chat.yaml", r'"a\0b"')
+
+    with pytest.raises(SpecErrors) as caught:
+        load_experiment("dir/experiment.yaml", read)
+    assert any("no file can have this name" in line for line in caught.value.lines)
+    assert all(line.startswith("dir/") for line in caught.value.lines)
+
+
+def test_tens_of_thousands_of_unknown_keys_are_refused_in_a_second():
+    raw = document() | {f"hypothesi{number}": 1 for number in range(50_000)}
+    began = time.perf_counter()
+    with pytest.raises(SpecErrors) as caught:
+        parse_experiment(raw)
+    assert time.perf_counter() - began < 5
+    assert len(caught.value.errors) <= MAX_PROBLEMS + 1
+    assert "more problems" in str(caught.value)

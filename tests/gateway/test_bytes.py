@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from slo.records import Outcome
 from tests.gateway.harness import (
     DONE,
     END,
@@ -270,3 +271,20 @@ async def test_a_redirect_is_the_clients_business(tmp_path: Path):
             async with client.get(gate.url + "/x", allow_redirects=False) as got:
                 assert (got.status, got.headers["Location"]) == (307, "/elsewhere")
         assert len(stub.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "passed_on"),
+    [("http://h/v1/models?x=1", "/v1/models?x=1"), ("http://a@h:1/", "/"), ("//h/x", "//h/x")],
+)
+async def test_a_target_with_a_host_in_it_reaches_the_replica_as_a_path(
+    tmp_path: Path, target: str, passed_on: str
+):
+    async with Stub(good()) as stub, Gate(tmp_path, {"a": stub.url}) as gate:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gate.server.port)
+        writer.write(f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        record = await gate.record()
+        writer.close()
+    assert record.outcome is Outcome.OK
+    assert stub.seen[0].line == f"GET {passed_on} HTTP/1.1"

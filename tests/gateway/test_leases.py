@@ -351,3 +351,11 @@ def test_a_record_torn_at_any_byte_is_still_read(tmp_path: Path):
         assert set(found.dropped) == opened - closed
         again = DurableRecord(folder).recover(2.0)
         assert (again.ended, again.dropped) == (found.ended, [])
+
+
+async def test_a_lease_of_another_run_is_refused_and_not_handed_out(tmp_path: Path):
+    async with Stub(good()) as stub, Gate(tmp_path, {"a": stub.url}) as gate:
+        await gate.lease()
+        body = {"lease_id": "L", "run_id": "another", "route": "chat", "seconds": 20.0}
+        status, said = await gate.admin("POST", "/leases", body)
+    assert (status, said["error"]) == (409, "lease_conflict")

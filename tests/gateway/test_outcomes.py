@@ -338,3 +338,61 @@ def test_every_cause_has_its_outcome():
         assert classify(cause, status, is_stream, part) is outcome
     assert classify(Cause.CLIENT, 200, True, whole) is Outcome.OK
     assert classify(Cause.LOST, 200, True, whole) is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [(b"", "text/plain"), (b"<html>", "text/html"), (b"{}", "application/json")],
+    ids=["nothing", "a page", "an empty object"],
+)
+async def test_a_stream_that_was_asked_for_and_never_came_is_truncated(
+    tmp_path: Path, body: bytes, kind: str
+):
+    async def script(seen: Seen) -> None:
+        await seen.send(answer(body, f"Content-Type: {kind}"))
+
+    async with Stub(script) as stub, Gate(tmp_path, {"a": stub.url}) as gate:
+        assert await gate.chat() == (200, body)
+        record = await gate.record()
+    assert record.outcome is Outcome.TRUNCATED
+
+
+async def test_a_whole_plain_answer_to_a_request_for_a_stream_is_ok(tmp_path: Path):
+    body = json.dumps({"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}]})
+
+    async def script(seen: Seen) -> None:
+        await seen.send(answer(body.encode(), "Content-Type: application/json"))
+
+    async with Stub(script) as stub, Gate(tmp_path, {"a": stub.url}) as gate:
+        await gate.chat()
+        record = await gate.record()
+    assert record.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("figure", ["true", "1" + "0" * 400, "-1", "2e3"])
+async def test_a_usage_figure_that_is_no_count_is_not_believed(tmp_path: Path, figure: str):
+    usage = b'data: {"choices": [], "usage": {"completion_tokens": %s}}\n\n' % figure.encode()
+    async with Stub(streams(token("a"), usage, FINISH, DONE)) as stub:
+        async with Gate(tmp_path, {"a": stub.url}) as gate:
+            await gate.chat()
+            record = await gate.record()
+            async with gate.client.get(gate.url + "/metrics") as page:
+                assert page.status == 200
+    assert (record.outcome, record.tokens) == (Outcome.OK, 1)
+
+
+async def test_the_time_a_client_takes_to_send_its_body_is_not_the_replicas(tmp_path: Path):
+    body = json.dumps(CHAT).encode()
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n"
+    async with Stub(good()) as stub, Gate(tmp_path, {"a": stub.url}) as gate:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gate.server.port)
+        writer.write(head % len(body) + body[:5])
+        await writer.drain()
+        await asyncio.sleep(0.6)
+        writer.write(body[5:])
+        await reader.readuntil(DONE)
+        record = await gate.record()
+        writer.close()
+    assert record.ttft_s is not None
+    assert record.ttft_s <= record.e2e_s < 0.5
+    assert record.accepted + record.e2e_s == pytest.approx(record.at, abs=1e-5)
