@@ -21,11 +21,12 @@ from activities.admit import ParsedExperiment, parse_documents, route_facts
 from api import client as temporal
 from api import live
 from api.context import Context, login
+from audit.redaction import secret_paths
 from faults.blast_radius import AdmitInput, admit
 from faults.parse import Document, read_document
 from faults.resolve import resolve_arms, resolve_target
 from faults.yaml_text import MAX_BYTES
-from slo.errors import SpecErrors
+from slo.errors import SpecError, SpecErrors
 from slo.records import Page
 from workflows.endings import root_cause
 from workflows.state import FaultExperimentResult
@@ -44,9 +45,22 @@ def load(file: Path) -> tuple[ParsedExperiment, Document]:
     """
     document = read_document(str(file), _read)
     try:
+        _refuse_secrets(document.raw)
         return parse_documents(document.raw), document
     except SpecErrors as problems:
         raise document.located(problems) from None
+
+
+def _refuse_secrets(raw: object) -> None:
+    """Refuse what would be masked on the trail but stay readable in Temporal's history.
+
+    Raises:
+        SpecErrors: each secret by its path, never by its value.
+    """
+    message = "looks like a secret, and a run's input stays in Temporal's history: take it out"
+    found = [SpecError(path, message) for path in secret_paths(raw)]
+    if found:
+        raise SpecErrors(found)
 
 
 def _read(name: str) -> str:

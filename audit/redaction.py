@@ -11,6 +11,8 @@ not. So whole last words are compared, after `apiKey` and `X-Api-Key` were broug
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 MASK = "[redacted]"
 
@@ -60,3 +62,20 @@ def mask_text(text: str) -> str:
 
 def _mask_query(found: re.Match[str]) -> str:
     return f"{found[1]}={MASK}" if is_secret(found[1]) else found[0]
+
+
+def secret_paths(value: Any, path: str = "") -> Iterator[str]:
+    """Yield the path of each value that storing would mask, such as `metadata.labels.token`."""
+    if isinstance(value, str):
+        if mask_text(value) != value:
+            yield path
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            name = f"{path}.{key}" if path else str(key)
+            if item is not None and is_secret(str(key)):
+                yield name
+            else:
+                yield from secret_paths(item, name)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from secret_paths(item, f"{path}[{index}]")

@@ -88,7 +88,7 @@ class Core:
     def finish(self, flight: Flight) -> RequestRecord:
         """End a request: write its one record."""
         now = self.clock.mono()
-        flight.facts.note_end(now)
+        flight.facts.note_end(now - flight.held_s)
         outcome = classify(
             flight.cause, flight.status, flight.is_stream, flight.facts, owes_end=flight.owes_end
         )
@@ -121,7 +121,7 @@ class Core:
             status=flight.status,
             ttft_s=None if failed_early else flight.ttft_s,
             max_gap_s=flight.facts.max_gap_s,
-            e2e_s=max(0.0, now - flight.accepted_mono),
+            e2e_s=max(0.0, now - flight.held_s - flight.accepted_mono),
             tokens=flight.facts.tokens,
             prompt_tokens=flight.facts.prompt_tokens,
             flags=text_flags(flight, outcome),

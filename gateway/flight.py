@@ -61,6 +61,8 @@ class Flight:
     owes_end: bool = False
     """A stream was asked for and the answer is a success that we can read, whatever it holds."""
     facts: StreamFacts = field(default_factory=StreamFacts)
+    held_s: float = 0.0
+    """Seconds for which the client took no bytes: its time, in no figure of the service."""
     cause: Cause = Cause.LOST
 
     @property

@@ -47,6 +47,9 @@ NOT_SUCCESS_FROM = 300
 MAX_JUDGED_BYTES = 4 * 1024 * 1024
 """Bytes of a plain answer kept to read usage and flags; longer ones pass unread."""
 
+HELD_FROM_SECONDS = 0.01
+"""A write that takes longer waited for the client's socket; a shorter one is our own work."""
+
 
 @dataclass(slots=True)
 class Exchange:
@@ -195,9 +198,7 @@ class Proxy:
                 if reading.stalls:
                     await self._write_stalled(response, reading, chunk)
                     continue
-                now = self._core.clock.mono()
-                await write(response, chunk, last=upstream.content.at_eof())
-                reading.take(chunk, now)
+                await self._write(response, reading, chunk, last=upstream.content.at_eof())
         except (aiohttp.ClientError, OSError):
             flight.cause = Cause.LOST
             reading.end()
@@ -216,9 +217,27 @@ class Proxy:
     ) -> None:
         tokens = reading.content_chunks
         async for piece in stall_stream(reading.flight, chunk, reading.stalls, tokens):
-            now = self._core.clock.mono()
-            await write(response, piece)
-            reading.take(piece, now)
+            await self._write(response, reading, piece)
+
+    async def _write(
+        self,
+        response: web.StreamResponse,
+        reading: "Reading",
+        piece: bytes,
+        *,
+        last: bool = False,
+    ) -> None:
+        """Pass a piece on, then read it; the time for which a slow client held us is its own.
+
+        What the replica did meanwhile cannot be seen: a gap behind a full socket is a lower bound.
+        """
+        now = self._core.clock.mono()
+        await write(response, piece, last=last)
+        flight = reading.flight
+        reading.take(piece, now - flight.held_s)
+        waited = self._core.clock.mono() - now
+        if waited > HELD_FROM_SECONDS:
+            flight.held_s += waited
 
 
 class Reading:

@@ -6,6 +6,7 @@ time-out the act may have happened, so every act carries an id and may be repeat
 accept "was never applied".
 """
 
+import time
 from typing import Any
 
 import httpx
@@ -126,7 +127,8 @@ class GatewayAdmin:
         """Ask one replica for one token through the gateway, labelled so that no SLI counts it.
 
         Returns:
-            status (0 when the connection failed), seconds, text of the error if any.
+            status (0 when no token came: no connection, or an answer that holds none), seconds,
+            text of the error if any.
         """
         body = {
             "model": model,
@@ -135,6 +137,7 @@ class GatewayAdmin:
             "temperature": 0,
         }
         headers = {PROBE_HEADER: self._token, PIN_HEADER: replica}
+        began = time.monotonic()
         try:
             answer = await self._client.post(
                 "/v1/chat/completions", json=body, headers=headers, timeout=deadline_seconds
@@ -143,10 +146,14 @@ class GatewayAdmin:
             return {"status": 0, "error": f"no token within {deadline_seconds:g} s"}
         except httpx.TransportError as lost:
             return {"status": 0, "error": f"connection failed: {type(lost).__name__}"}
-        error = "" if answer.status_code == httpx.codes.OK else answer.text[:200]
+        status, error = answer.status_code, ""
+        if status != httpx.codes.OK:
+            error = answer.text[:200]
+        elif not _holds_a_token(answer):
+            status, error = 0, f"answered 200 without a token: {answer.text[:200]!r}"
         return {
-            "status": answer.status_code,
-            "seconds": answer.elapsed.total_seconds(),
+            "status": status,
+            "seconds": time.monotonic() - began,
             "error": error,
         }
 
@@ -194,3 +201,13 @@ def _error_class(status: int) -> type[TargetError]:
     if status >= httpx.codes.INTERNAL_SERVER_ERROR:
         return TargetUnavailable
     return TargetRejected
+
+
+def _holds_a_token(answer: httpx.Response) -> bool:
+    """Tell whether a completion has a choice: any proxy can answer 200 for a dead engine."""
+    try:
+        document = answer.json()
+    except ValueError:
+        return False
+    choices = document.get("choices") if isinstance(document, dict) else None
+    return isinstance(choices, list) and any(isinstance(choice, dict) for choice in choices)

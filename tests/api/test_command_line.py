@@ -59,6 +59,28 @@ def test_a_typo_is_one_line_with_file_path_and_the_nearest_key(
     ), lines
 
 
+@pytest.mark.parametrize(
+    ("labels", "path"),
+    [
+        ("{api_key: hunter2-abc}", "metadata.labels.api_key"),
+        ("{to: 'https://ci:hunter2-abc@hooks.example'}", "metadata.labels.to"),
+        ("{note: 'Bearer hunter2-abc'}", "metadata.labels.note"),
+    ],
+)
+def test_a_secret_in_an_experiment_is_refused_by_its_path_and_not_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], labels: str, path: str
+) -> None:
+    shutil.copytree(EXAMPLE.parent, tmp_path / "story")
+    file = tmp_path / "story" / "experiment.yaml"
+    file.write_text(file.read_text().replace("metadata:", f"metadata:\n  labels: {labels}", 1))
+    for command in (["validate", str(file)], ["run", str(file)]):
+        assert run(command) == 3
+        said = capsys.readouterr().err
+        assert said.startswith(f"{file}:")
+        assert f"{path}: looks like a secret" in said
+        assert "hunter2" not in said
+
+
 def test_a_typo_in_a_policy_is_one_line_with_the_policys_own_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

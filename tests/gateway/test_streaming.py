@@ -65,3 +65,26 @@ async def test_the_delay_added_to_each_event_is_under_five_milliseconds(tmp_path
                 got_at.append(time.monotonic())
         added = sorted(there - here for here, there in zip(sent, got_at, strict=False))
         assert added[len(added) // 2] < 0.005  # the median: one busy core must not decide it
+
+
+async def test_a_client_that_reads_slowly_does_not_make_the_replica_look_stalled(tmp_path: Path):
+    """Its socket is full for a while: that time is in no gap and in no latency of the service."""
+    events = [token("x" * 60_000) for _ in range(150)]
+
+    async def script(seen: Seen) -> None:
+        await seen.send(SSE_HEAD)
+        for each in events:
+            await seen.send(chunk(each))
+        await seen.send(chunk(FINISH + DONE) + END)
+
+    async with Stub(script) as stub, Gate(tmp_path, {"a": stub.url}) as gate:
+        async with gate.client.post(gate.url + "/v1/chat/completions", json=CHAT) as got:
+            await got.content.readany()
+            await asyncio.sleep(2.0)
+            body = await got.read()
+        assert body.endswith(DONE)
+        record = await gate.record()
+    assert record.outcome == "ok"
+    assert record.at - record.accepted >= 2.0
+    assert record.max_gap_s < 1.0
+    assert record.e2e_s < 1.5

@@ -119,6 +119,15 @@ async def test_a_probe_that_gets_no_answer_is_status_0_and_says_why(
     assert found == {"status": 0, "error": said}
 
 
+@pytest.mark.parametrize(
+    "body", ["", "{}", "[]", "<html>all is well</html>", '{"choices": []}', '{"choices": [7]}', "{"]
+)
+async def test_a_200_that_holds_no_token_is_no_sign_of_life(body: str) -> None:
+    found = await admin(lambda _: httpx.Response(200, text=body)).probe("tiny", "b", 2.0)
+    assert found["status"] == 0
+    assert found["error"].startswith("answered 200 without a token")
+
+
 async def test_an_error_never_shows_the_token() -> None:
     client = admin(lambda request: httpx.Response(401, json={"error": "token", "message": "no"}))
     with pytest.raises(TargetRejected) as caught:
