@@ -15,7 +15,7 @@ from slo.records import Page
 from targets.errors import TargetError, TargetRejected
 from targets.gateway_admin import GatewayAdmin
 from targets.simulated import SimulatedGateway
-from tests.gateway.harness import TOKEN, Gate, Stub, good
+from tests.gateway.harness import TOKEN, Gate, Stub, completes
 
 ROUTE = "chat"
 SPLIT = {
@@ -43,7 +43,7 @@ async def simulated(folder: Path) -> AsyncIterator[GatewayControl]:
 
 @asynccontextmanager
 async def real(folder: Path) -> AsyncIterator[GatewayControl]:
-    async with Stub(good()) as a, Stub(good()) as b:
+    async with Stub(completes()) as a, Stub(completes()) as b:
         async with Gate(folder, {"a": a.url, "b": b.url}) as gate:
             admin = GatewayAdmin(gate.url, TOKEN)
             try:

@@ -147,6 +147,17 @@ def good() -> Script:
     return streams(*GOOD)
 
 
+def completes() -> Script:
+    """Make a script that answers with one whole completion."""
+
+    async def script(seen: Seen) -> None:
+        choice = {"index": 0, "message": {"role": "assistant", "content": "a"}}
+        body = json.dumps({"choices": [{**choice, "finish_reason": "stop"}]}).encode()
+        await seen.send(answer(body, "Content-Type: application/json"))
+
+    return script
+
+
 @dataclass
 class Gate:
     """A running gateway over stubs, with a client."""
