@@ -139,7 +139,7 @@ async def test_the_journal_reads_on_from_its_cursor_and_shows_the_lease(
     gateway: GatewayControl,
 ) -> None:
     await opened(gateway)
-    await gateway.attach("L", "F", "fault", FAULT)
+    await gateway.attach("L", "F", "fault", {**FAULT, "template": "null", "parameters": {}})
     for replica in ("a", "b"):
         assert (await gateway.probe("tiny", replica, 5.0))["status"] == 200
     first = Page.from_json(await gateway.journal(ROUTE, tail_seconds=60.0, lease_id="L"))
