@@ -148,9 +148,12 @@ class LeaseBook:
             self.write_errors += 1
 
     async def settle_writes(self) -> None:
-        """Wait until every line so far is on disk."""
+        """Wait until every line so far is on disk.
+
+        Not `gather`: a caller who gives up would take the lines of everybody with him.
+        """
         while self._writes:
-            await asyncio.gather(*self._writes, return_exceptions=True)
+            await asyncio.wait(self._writes)
 
     # Leases
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -45,6 +46,25 @@ async def test_a_blocked_timer_cannot_prolong_a_fault(tmp_path: Path):
         book._timer.cancel()
         await asyncio.sleep(0.25)
         assert (await gate.chat())[0] == 200
+
+
+async def test_a_caller_who_gives_up_takes_nobodys_lines_with_him(tmp_path: Path):
+    async with Stub(good()) as stub, Gate(tmp_path, {"a": stub.url}) as gate:
+        await gate.lease()
+        slow_disk = threading.Event()
+        book = gate.server.core.leases
+        book._executor.submit(slow_disk.wait)
+        closing = asyncio.create_task(gate.ok("POST", "/leases/L/close", {}))
+        async with asyncio.timeout(5):
+            while book._ended.get("L") != "closed":
+                await asyncio.sleep(0.01)
+        closing.cancel()
+        await asyncio.wait([closing])
+        await asyncio.sleep(0.2)  # until the gateway has seen that nobody waits any more
+        slow_disk.set()
+        await book.settle_writes()
+    acts = [json.loads(line)["act"] for line in (tmp_path / "state/admin.jsonl").open()]
+    assert acts == ["open", "close"]
 
 
 async def test_renewals_keep_it_and_their_end_ends_it(tmp_path: Path):
