@@ -63,7 +63,8 @@ async def test_a_caller_who_gives_up_takes_nobodys_lines_with_him(tmp_path: Path
         await asyncio.sleep(0.2)  # until the gateway has seen that nobody waits any more
         slow_disk.set()
         await book.settle_writes()
-    acts = [json.loads(line)["act"] for line in (tmp_path / "state/admin.jsonl").open()]
+    lines = (tmp_path / "state" / "admin.jsonl").read_text().splitlines()
+    acts = [json.loads(line)["act"] for line in lines]
     assert acts == ["open", "close"]
 
 
