@@ -12,6 +12,9 @@ pytestmark = [
     pytest.mark.timeout(420),
 ]
 
+STRUCK_LANES = 2
+"""Each of their runs was replayed when it ended; here the command does all of a trail again."""
+
 
 async def test_replay_of_every_run_of_a_lane_is_equal(world: World) -> None:
     async def strike(lane: Lane) -> None:
@@ -23,4 +26,4 @@ async def test_replay_of_every_run_of_a_lane_is_equal(world: World) -> None:
         assert "DIFFERENT" not in one.output()
         assert f"{run.run_id}: equal" in one.output()
 
-    await world.each({str(index): strike for index in range(len(world.lanes))})
+    await world.each({str(index): strike for index in range(STRUCK_LANES)})
