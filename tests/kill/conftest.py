@@ -12,13 +12,14 @@ from tests.kill.world import World
 
 LANES = 8
 HERE = Path(__file__).parent
-ALONE = ("test_everything_dies", "test_observers", "test_replay")
-"""Come last: they have stacks of their own, or need all lanes, or a quiet machine."""
+OWN_STACK = "test_everything_dies"
+LAST = (OWN_STACK, "test_observers", "test_replay")
+"""Come last: they have stacks of their own, or want a quiet machine."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests of this folder that share the lanes before the others."""
-    items.sort(key=lambda item: HERE in item.path.parents and item.path.stem in ALONE)
+    items.sort(key=lambda item: HERE in item.path.parents and item.path.stem in LAST)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -29,13 +30,18 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def started(
-    request: pytest.FixtureRequest, world: World
+    request: pytest.FixtureRequest, world: World, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[side_by_side.Started]:
-    """Start every collected test that shares the lanes."""
-    items = [item for item in request.session.items if item.path.stem not in ALONE]
+    """Start every collected test that shares the lanes, then those with a stack of their own."""
+
+    async def alone(body: side_by_side.Body) -> None:
+        await world.nobody_waits()
+        await body(tmp_path_factory.mktemp("own"))
+
+    found = side_by_side.bodies(request.session.items)
     tasks = {
-        name: asyncio.create_task(body(world), name=name)
-        for name, body in side_by_side.bodies(items).items()
+        name: asyncio.create_task(alone(body) if OWN_STACK in name else body(world), name=name)
+        for name, body in found.items()
     }
     yield tasks
     await side_by_side.end(tasks)

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from api.client import connect
 from api.stack.options import EngineKind, StackOptions, TrafficKind
@@ -19,7 +18,7 @@ from settings import TemporalSettings
 from targets.gateway_admin import GatewayAdmin
 from tests.kill.documents import experiment, lasting
 from tests.kill.runs import SLACK_SECONDS, Command, Run, command, now
-from tests.kill.side_by_side import Started, bodies, end, side_by_side
+from tests.kill.side_by_side import side_by_side
 from tests.kill.workers import until
 from tests.kill.world import Lane
 from tests.stack.helpers import GONE_LIMIT_S, Up, nothing_left
@@ -31,20 +30,6 @@ pytestmark = [
 ]
 
 TRAFFIC_RATE = 15
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def started(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Started]:
-    """Start every collected test of this file, each with a stack of its own."""
-    items = [item for item in request.session.items if item.path == request.path]
-    tasks = {
-        name: asyncio.create_task(body(tmp_path_factory.mktemp("own")), name=name)
-        for name, body in bodies(items).items()
-    }
-    yield tasks
-    await end(tasks)
 
 
 @asynccontextmanager
