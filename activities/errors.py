@@ -22,6 +22,9 @@ MAX_TEXT = 4000
 MAX_RESULT_BYTES = 512 * 1024
 LEASE_CLOSED = "LeaseClosed"
 """The target's lease is over: whatever was asked of it comes too late, and nothing is broken."""
+TARGET_STOPPED = "TargetStopped"
+"""The target refuses every lease, since somebody stopped everything."""
+_KINDS = {"lease_closed": LEASE_CLOSED, "stopped": TARGET_STOPPED}
 
 
 def fatal(kind: str, message: str) -> ApplicationError:
@@ -35,11 +38,10 @@ def passing(kind: str, message: str) -> ApplicationError:
 
 
 def of_target(error: TargetError) -> ApplicationError:
-    """Translate an adapter's error; its type is its class name, or `LeaseClosed`."""
-    kind = LEASE_CLOSED if error.code == "lease_closed" else type(error).__name__
+    """Translate an adapter's error; its type is its class name, if its code has no better one."""
     return ApplicationError(
         str(error)[:MAX_TEXT],
-        type=kind,
+        type=_KINDS.get(error.code, type(error).__name__),
         non_retryable=not error.retryable,
     )
 

@@ -75,8 +75,8 @@ class Injection:
         """Attach split, then fault. Writes the intention down first: no trail, no fault.
 
         Raises:
-            ApplicationError: `TargetRejected` when the lease is closed (never retried), or a
-                retryable target error.
+            ApplicationError: `LeaseClosed` when the lease is over (never retried), or another
+                target error.
         """
         intention = input.model_dump(mode="json")
         await self._audit.append(

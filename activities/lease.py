@@ -129,7 +129,8 @@ class Leases:
         """Open the run's one lease at the gateway; nothing is broken yet.
 
         Raises:
-            ApplicationError: `TargetRejected` (never retried) or a retryable target error.
+            ApplicationError: `LeaseClosed`, `TargetStopped` or `TargetRejected` (never retried), or
+                a retryable target error.
         """
         seen = await self._gateway.open_lease(
             input.lease_id, input.run_id, input.route, input.seconds

@@ -98,7 +98,7 @@ class Remedies:
         """Attach the remedy to the lease.
 
         Raises:
-            ApplicationError: `TargetRejected` when the lease is closed (never retried).
+            ApplicationError: `LeaseClosed` when the lease is over (never retried).
         """
         spec = {
             "threshold_ratio": input.action.threshold_ratio,

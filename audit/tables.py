@@ -70,6 +70,7 @@ events = Table(
     Column("prev_hash", HASH, nullable=False),
     Column("hash", HASH, nullable=False),
     UniqueConstraint("run_id", "key"),
+    Index("ix_events_kind_at", "kind", "at"),
 )
 
 segments = Table(

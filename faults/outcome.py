@@ -95,6 +95,8 @@ class OutcomeInput(BaseModel, frozen=True):
     """What could not be proven to be undone."""
     lease_lost: bool = False
     """The fault ended by itself while it was needed."""
+    lease_end: str = ""
+    """What the target said of the lease when an act came too late; empty: none did."""
 
 
 class OutcomeReport(BaseModel, frozen=True):
@@ -153,7 +155,10 @@ def _circumstances(given: OutcomeInput) -> Iterator[_Finding]:
         yield _Finding(RunOutcome.CONFIGURATION, "failure", sentence)
     if given.aborted_by is not None:
         yield _Finding(_OPEN, "aborted_by", f"Stopped by {given.aborted_by or 'a person'}.")
-    if _fault_expired(given):
+    if given.lease_end:
+        sentence = f"The lease was over before the act: {given.lease_end}; nothing is credited."
+        yield _Finding(_OPEN, "lease_end", sentence)
+    elif _fault_expired(given):
         sentence = "The fault expired before the run was done with it; nothing after is credited."
         yield _Finding(_OPEN, "lease_lost", sentence)
 

@@ -123,7 +123,7 @@ class Proxy:
             return await self._time_out(exchange)
 
     async def _time_out(self, exchange: Exchange) -> web.StreamResponse:
-        exchange.flight.cause = Cause.TIMEOUT
+        exchange.flight.cause = Cause.CLIENT if exchange.flight.client_holds else Cause.TIMEOUT
         if exchange.response is None:
             return await refuse(exchange.request, exchange.flight, 504, "the replica took too long")
         _break_off(exchange.request)
@@ -231,13 +231,18 @@ class Proxy:
 
         What the replica did meanwhile cannot be seen: a gap behind a full socket is a lower bound.
         """
-        now = self._core.clock.mono()
-        await write(response, piece, last=last)
-        flight = reading.flight
-        reading.take(piece, now - flight.held_s)
-        waited = self._core.clock.mono() - now
-        if waited > HELD_FROM_SECONDS:
-            flight.held_s += waited
+        flight, now = reading.flight, self._core.clock.mono()
+        before = flight.held_s
+        try:
+            await write(response, piece, last=last)
+        except asyncio.CancelledError:
+            flight.client_holds = True
+            raise
+        finally:  # also when it gives up, or our own limit passes
+            waited = self._core.clock.mono() - now
+            if waited > HELD_FROM_SECONDS:
+                flight.held_s += waited
+        reading.take(piece, now - before)
 
 
 class Reading:

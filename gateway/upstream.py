@@ -8,6 +8,7 @@ sent once more on a fresh one; it is counted as ours. A request that could not c
 sent and may go to another replica. Every other loss is final: the replica may have worked on it.
 """
 
+import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -81,10 +82,11 @@ def origin_form(target: str) -> str:
 
     Source: RFC 9112 section 3.2.2, every server must accept it.
     """
-    if target.startswith("/"):
+    _, scheme, rest = target.partition("://")
+    if target.startswith("/") or not scheme:
         return target
-    path = target.partition("://")[2].partition("/")[2]
-    return f"/{path}"
+    path = rest[len(re.split(r"[/?#]", rest, maxsplit=1)[0]) :]
+    return path if path.startswith("/") else f"/{path}"
 
 
 def connection_tokens(values: Iterable[str]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from faults.lease import Item, ItemState, Lease, LeaseClosed, LeaseError, LeaseState
 from slo.records import Outcome, Page, RequestRecord
-from targets.errors import TargetRejected, TargetUnavailable
+from targets.errors import TargetNotFound, TargetRejected, TargetUnavailable
 
 ROUTE = "chat"
 REPLICAS = ("a", "b")
@@ -140,8 +140,10 @@ class SimulatedGateway:
         try:
             lease = self.leases[lease_id]
             self.leases[lease_id], first = lease.attach(item_id, kind, spec, self.lease_clock)
-        except (KeyError, LeaseError) as refused:
-            raise TargetRejected(f"{item_id}: {refused}", "lease_closed") from refused
+        except KeyError as unknown:
+            raise TargetNotFound(f"no lease {lease_id}", "lease") from unknown
+        except LeaseError as refused:
+            raise TargetRejected(f"{item_id}: {refused}", refused.code) from refused
         if first:
             self.acts.append(f"attach {kind}")
             self.counts[lease_id, item_id] = {"exposed": 0, "touched": 0}

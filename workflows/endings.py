@@ -9,7 +9,7 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
-from activities.errors import LEASE_CLOSED
+from activities.errors import LEASE_CLOSED, TARGET_STOPPED
 from activities.preflight import TOO_LITTLE
 from canary.report import ObserveReport, StopReason
 from faults.outcome import EffectState, OutcomeInput, PhaseSummary
@@ -53,8 +53,12 @@ def note_failure(facts: Facts, error: Exception) -> None:
     if isinstance(cause, ApplicationError) and cause.type == TOO_LITTLE:
         facts.too_little = root_message(error)
         return
-    if isinstance(cause, ApplicationError) and cause.type == LEASE_CLOSED:
-        facts.lease_closed = True
+    if isinstance(cause, ApplicationError) and cause.type == TARGET_STOPPED:
+        facts.stopped = root_message(error)
+        return
+    # Before anybody renewed it, a lease that is over is a failure of ours, not of time.
+    if isinstance(cause, ApplicationError) and cause.type == LEASE_CLOSED and facts.lease_held:
+        facts.lease_end = root_message(error)
         return
     known = isinstance(cause, FailureError)
     facts.failure = root_message(error) or repr(cause)
@@ -106,6 +110,7 @@ def outcome_input(facts: Facts, failed: tuple[str, ...]) -> OutcomeInput:
         configuration_error=facts.failure if is_configuration else None,
         cleanup_failed=failed,
         lease_lost=_lease_lost(facts),
+        lease_end=facts.lease_end,
     )
 
 
@@ -132,12 +137,14 @@ def _aborted_by(facts: Facts) -> str | None:
     if facts.abort is not None:
         why = f" ({facts.abort.reason})" if facts.abort.reason else ""
         return f"{facts.abort.by}{why}"
+    if facts.stopped:
+        return f"the global stop ({facts.stopped})"
     return "a cancel in Temporal" if facts.cancelled else None
 
 
 def _lease_lost(facts: Facts) -> bool:
     """Tell whether the fault ended by itself while the run needed it."""
-    if facts.lease_closed or (facts.remedy is not None and facts.remedy.lease_lost):
+    if facts.lease_end or (facts.remedy is not None and facts.remedy.lease_lost):
         return True
     return facts.proof is not None and facts.proof.lapsed_before
 

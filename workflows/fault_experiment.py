@@ -82,6 +82,8 @@ class FaultExperiment(Conversation):
             self._facts.cancelled = True
         except Exception as error:
             endings.note_failure(self._facts, error)
+            # An act that failed after its cancel was asked for swallowed that cancel.
+            self._facts.cancelled |= workflow.cancellation_reason() is not None
             if not isinstance(error, FailureError):
                 workflow.logger.exception("bug in the body of FaultExperiment")
         failed = await self._undo.unwind()
@@ -212,6 +214,7 @@ class FaultExperiment(Conversation):
                 **policies.ACTUATE,
             )
         )
+        self._facts.lease_held = True
         self._holder = asyncio.create_task(self._hold(parsed, admitted, seconds))
 
     async def _break(self, parsed: ParsedExperiment, admitted: AdmitResult) -> ObserveReport:

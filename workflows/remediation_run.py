@@ -67,6 +67,7 @@ class RemediationRun:
 
     async def _mend(self) -> RemediationRunResult:
         while True:
+            self._heed()
             plan = await self._plan()
             if not plan.actions:
                 why = f"{plan.why}; a person has to look"
@@ -101,6 +102,7 @@ class RemediationRun:
         return plan
 
     async def _try(self, action: Action) -> tuple[ApplyRemedyResult, Trial]:
+        self._heed()
         number = len(self._trials) + 1
         item_id = f"remedy-{number}"
         self._tried.append(fingerprint(action))
@@ -161,8 +163,7 @@ class RemediationRun:
         )
 
     async def _observe(self, stream: str, config: ObserveConfig) -> ObserveReport:
-        if workflow.cancellation_reason() is not None:  # an act that ended well swallowed it
-            raise asyncio.CancelledError
+        self._heed()
         report: ObserveReport = await workflow.execute_activity(
             "observe",
             ObserveInput(
@@ -175,6 +176,11 @@ class RemediationRun:
             **policies.observe(plans.limit(config)),
         )
         return report
+
+    def _heed(self) -> None:
+        """Stop here if somebody asked to: an act that ended well swallowed the cancel."""
+        if workflow.cancellation_reason() is not None:
+            raise asyncio.CancelledError
 
     async def _revert(self, item_id: str) -> None:
         await workflow.execute_activity(

@@ -91,6 +91,8 @@ class Facts:
         self.abort: AbortInput | None = None
         self.cancelled = False
         self.too_little = ""
-        self.lease_closed = False
+        self.lease_held = False
+        self.lease_end = ""
+        self.stopped = ""
         self.failure_kind = ""
         self.failure = ""

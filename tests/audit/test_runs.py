@@ -1,7 +1,10 @@
 import json
 import math
+import sqlite3
 import threading
+from contextlib import closing
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +63,17 @@ def test_events_of_a_kind_are_found_in_all_runs_from_a_time_on(
         ["run-3"],
         [],
     ]
+
+
+def test_the_events_of_a_kind_are_found_by_an_index(tmp_path: Path) -> None:
+    file = tmp_path / "audit.db"
+    made = AuditStore(f"sqlite:///{file}")
+    made.upgrade()
+    made.close()
+    query = "EXPLAIN QUERY PLAN SELECT * FROM events WHERE kind = 'a' AND at >= 'b' ORDER BY at"
+    with closing(sqlite3.connect(file)) as connection:
+        plan = [row[3] for row in connection.execute(query)]
+    assert plan == ["SEARCH events USING INDEX ix_events_kind_at (kind=? AND at>?)"]
 
 
 def test_finishing_twice_keeps_the_first_outcome(store: AuditStore, now: datetime) -> None:

@@ -96,8 +96,9 @@ async def test_an_item_with_the_same_name_and_another_content_is_refused(
 ) -> None:
     await opened(gateway)
     await gateway.attach("L", "F", "fault", FAULT)
-    with pytest.raises(TargetRejected):
+    with pytest.raises(TargetRejected) as refused:
         await gateway.attach("L", "F", "fault", {**FAULT, "seed": 2})
+    assert refused.value.code == "item_conflict"
 
 
 async def test_a_detach_is_done_however_often_and_of_whatever(gateway: GatewayControl) -> None:

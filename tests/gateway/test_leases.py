@@ -54,14 +54,18 @@ async def test_a_caller_who_gives_up_takes_nobodys_lines_with_him(tmp_path: Path
         slow_disk = threading.Event()
         book = gate.server.core.leases
         book._executor.submit(slow_disk.wait)
-        closing = asyncio.create_task(gate.ok("POST", "/leases/L/close", {}))
-        async with asyncio.timeout(5):
-            while book._ended.get("L") != "closed":
-                await asyncio.sleep(0.01)
-        closing.cancel()
-        await asyncio.wait([closing])
-        await asyncio.sleep(0.2)  # until the gateway has seen that nobody waits any more
-        slow_disk.set()
+        try:
+            closing = asyncio.create_task(gate.ok("POST", "/leases/L/close", {}))
+            async with asyncio.timeout(5):
+                while book._ended.get("L") != "closed":
+                    await asyncio.sleep(0.01)
+            tasks = asyncio.all_tasks() - {closing}
+            serving = [each for each in tasks if "RequestHandler.start" in repr(each.get_coro())]
+            closing.cancel()
+            await asyncio.wait([closing, *serving], timeout=5)  # until the gateway saw it go
+            assert serving and all(task.done() for task in serving)
+        finally:
+            slow_disk.set()
         await book.settle_writes()
     lines = (tmp_path / "state" / "admin.jsonl").read_text().splitlines()
     acts = [json.loads(line)["act"] for line in lines]

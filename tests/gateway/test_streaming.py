@@ -4,6 +4,8 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.gateway.harness import CHAT, DONE, END, FINISH, SSE_HEAD, Gate, Seen, Stub, chunk, token
 
 
@@ -88,3 +90,24 @@ async def test_a_client_that_reads_slowly_does_not_make_the_replica_look_stalled
     assert record.at - record.accepted >= 2.0
     assert record.max_gap_s < 1.0
     assert record.e2e_s < 1.5
+
+
+@pytest.mark.parametrize("limit", [1.5, 60.0], ids=["our limit passes", "the client leaves"])
+async def test_nor_does_one_that_never_reads_on(tmp_path: Path, limit: float):
+    """Whether it leaves or our own limit ends it: nothing of that was the replica's."""
+    events = [token("x" * 60_000) for _ in range(150)]
+
+    async def script(seen: Seen) -> None:
+        await seen.send(SSE_HEAD)
+        for each in events:
+            await seen.send(chunk(each))
+
+    options = {"timeout_seconds": limit}
+    async with Stub(script) as stub, Gate(tmp_path, {"a": stub.url}, options) as gate:
+        async with gate.client.post(gate.url + "/v1/chat/completions", json=CHAT) as got:
+            await got.content.readany()
+            await asyncio.sleep(2.5)
+        record = await gate.record()
+    assert record.outcome == "client_abort"
+    assert record.at - record.accepted >= min(limit, 2.0)
+    assert record.max_gap_s < 1.0

@@ -4,9 +4,11 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from audit.replay import replay
+from targets.errors import TargetRejected
 from tests.workflows.conftest import POLICY, World, errors, experiment, mended, open_world, slo
 from tests.workflows.test_cancel_everywhere import STEPS, Strike
 from workflows import queues
@@ -89,6 +91,34 @@ async def test_the_guard_goes_on_watching_while_a_remedy_is_tried(
         assert (result["outcome"], result["exit_code"]) == ("FAIL", 1), result
         assert "guard" in " ".join(result["reasons"]).lower()
         world.gateway.assert_steady()
+
+
+async def test_a_lease_that_ends_before_the_fault_is_put_on_is_told_and_breaks_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def too_late(*_: object) -> dict[str, Any]:
+        raise TargetRejected("the lease is lapsed", "lease_closed")
+
+    monkeypatch.setattr(world.gateway, "attach", too_late)
+    result = await outcome(world, experiment())
+    assert (result["outcome"], result["exit_code"]) == ("INCONCLUSIVE", 2), result
+    assert result["reasons"][0].startswith("The lease was over before the act: ")
+    assert "attach fault" not in world.gateway.acts
+    world.gateway.assert_steady()
+    assert replay(world.store, world.run_id()) == []
+
+
+async def test_a_global_stop_that_the_run_meets_at_its_target_is_a_stop_and_no_failure(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> dict[str, Any]:
+        raise TargetRejected("stopped: the pager rang", "stopped")
+
+    monkeypatch.setattr(world.gateway, "open_lease", refuse)
+    result = await outcome(world, experiment())
+    assert (result["outcome"], result["exit_code"]) == ("INCONCLUSIVE", 2), result
+    assert "the global stop (stopped: the pager rang)" in result["reasons"][0]
+    assert [hold.state for hold in world.store.list_holds()] == ["free"]
 
 
 async def test_an_abort_that_comes_before_the_run_begins_is_heeded(

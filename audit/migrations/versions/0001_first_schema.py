@@ -47,6 +47,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("run_id", "key", name="uq_events_run_id_key"),
         sa.ForeignKeyConstraint(["run_id"], ["runs.run_id"], name="fk_events_run_id"),
     )
+    op.create_index("ix_events_kind_at", "events", ["kind", "at"])
     op.create_table(
         "segments",
         sa.Column("run_id", sa.String(200), nullable=False),
