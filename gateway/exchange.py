@@ -267,8 +267,7 @@ class Exchange:
         unread, self._unread = self._unread, []
         if self._reading is not None:
             for pieces, now in unread:
-                for piece in pieces:
-                    self._reading.take(piece, now)
+                self._reading.take(pieces, now)
 
     def _time_out(self) -> None:
         if self._begun:

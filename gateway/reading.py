@@ -31,19 +31,22 @@ class Reading:
         if self._sse is not None:
             flight.facts, flight.is_stream = self._sse.facts, True
 
-    def take(self, piece: bytes, now: float) -> None:
-        """Read a piece that was written at `now` (loop seconds)."""
+    def take(self, pieces: list[bytes], now: float) -> None:
+        """Read pieces that were written at `now` (loop seconds)."""
         if self._first_byte_at is None:
             self._first_byte_at = now
         sse, plain = self._sse, self._plain
         if sse is None and plain is None:
             return
         if self._decoder is not None:
-            piece = self._decoder.decode(piece)
+            pieces = [self._decoder.decode(piece) for piece in pieces]
         if sse is not None:
-            sse.feed(piece, now)
-        elif plain is not None and len(plain) <= MAX_JUDGED_BYTES:
-            plain += piece
+            for piece in pieces:
+                sse.feed(piece, now)
+        elif plain is not None:
+            for piece in pieces:
+                if len(plain) <= MAX_JUDGED_BYTES:
+                    plain += piece
 
     def end(self) -> None:
         """Read what could only be read whole."""

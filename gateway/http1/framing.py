@@ -89,6 +89,8 @@ class Chunked:
             self._held = b""
         pieces: list[bytes] = []
         at, end = 0, len(data)
+        if not (self._left or self._ends_data or self._in_trailers):
+            at = _whole_chunks(data, pieces)
         while at < end and not self.done:
             if self._left:
                 piece = data[at : at + self._left]
@@ -140,6 +142,19 @@ class Chunked:
         if b"\n" in self._held or len(self._held) > MAX_LINE_BYTES:
             raise BadFraming("a chunk size or a trailer cannot be read")
         return len(data)
+
+
+def _whole_chunks(data: bytes, pieces: list[bytes]) -> int:
+    """Take the chunks that are here whole, the usual case; return where the first other begins."""
+    at = 0
+    while (found := _SIZE.match(data, at)) is not None:
+        begin = found.end()
+        end = begin + int(found[1], 16)
+        if end == begin or not data.startswith(b"\r\n", end):
+            break
+        pieces.append(data[begin:end])
+        at = end + 2
+    return at
 
 
 def chunk(data: bytes) -> bytes:
