@@ -1,10 +1,11 @@
 """`make bench-gateway`: what the gateway costs beside nothing, nginx, and other proxies.
 
-Closed loops of 1, 16 and 256 connections ask for a stream of 17 chunks or one JSON answer, through
-each proxy before the same upstream. All proxies are measured in turns within one run, several times,
-and the median counts, since the machine is not ours alone. "Added" is against the direct way in the
-same run. CPU is that of the proxy's process and its children, by the kernel's count. The gateway runs
-with journal, records and a split over two arms; nginx with one worker, unbuffered.
+Closed loops of 1, 16 and 256 connections ask for a stream of 17 chunks or one JSON answer,
+through each proxy before the same upstream. All proxies are measured in turns within one run,
+several times, and the median counts, since the machine is not ours alone. "Added" is against the
+direct way in the same run. CPU is that of the proxy's process and its children, by the kernel's
+count. The gateway runs with journal, records and a split over two arms; nginx with one worker,
+unbuffered.
 """
 
 import argparse

@@ -18,7 +18,7 @@ from gateway.core import Core
 from gateway.durable import DurableRecord
 from gateway.http1.client import MAX_BODY_BYTES
 from gateway.http1.heads import MAX_HEAD_BYTES
-from gateway.http1.listener import Listener
+from gateway.http1.listener import Connections, Listener
 from gateway.http1.pool import Pool
 from gateway.proxy import Proxy
 
@@ -41,6 +41,7 @@ class GatewayServer:
         self._runner: web.AppRunner | None = None
         self._flusher: asyncio.Task[None] | None = None
         self.core: Core
+        self.connections: Connections
         self.port = 0
 
     async def start(self) -> int:
@@ -51,6 +52,7 @@ class GatewayServer:
         self.core = await loop.run_in_executor(self._executor, Core, config, record, self._executor)
         self._pool = Pool()
         proxy = Proxy(self.core, self._pool, self._token)
+        self.connections = proxy.connections
         self._runner = web.AppRunner(
             self._own_pages(),
             access_log=None,

@@ -281,7 +281,8 @@ class Exchange:
         self.client.break_off(hard=self._way is Way.PLAIN)
 
     def _refuse(self, status: int, message: str, cause: Cause = Cause.SHED) -> None:
-        """Answer with an error of our own."""
+        """Answer with an error of our own; nothing of the replica's answer has left."""
+        self.flight.is_stream = self.flight.owes_end = False
         self._answer(status, JSON, error_body(status, message), cause)
 
     def _answer(self, status: int, pairs: Pairs, body: bytes, cause: Cause) -> None:

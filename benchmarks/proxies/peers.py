@@ -1,8 +1,8 @@
 """The proxies of the bench: how each is installed, configured and started, or why it is not there.
 
-What the registry's ordinary client can install goes into environments of its own under ~/.cache, since
-the pins of these packages must not meet ours. nginx comes from the system's packages. A proxy that
-cannot be had is told in the result with the reason: it never just lacks a row.
+What pip can install goes into environments of its own under ~/.cache, since the pins of these
+packages must not meet ours. nginx comes from the system's packages. A proxy that cannot be had is
+told in the result with the reason: it never just lacks a row.
 """
 
 import json
@@ -24,7 +24,7 @@ KEY = "sk-bench-key-that-is-long-enough-0123456789"
 START_SECONDS = 120.0
 """Time to listen. Source: ours, 2026-11: LiteLLM takes 16 s on a calm machine."""
 
-PEER_PACKAGES = ("starlette==1.0.0", "httpx", "uvicorn", "uvloop", "httptools")
+PEER_PACKAGES = ("starlette", "httpx", "uvicorn", "uvloop", "httptools")
 AGENTBREAK = "agentbreak==0.4.6"
 LITELLM = "litellm[proxy]"
 
@@ -263,8 +263,12 @@ def _leases(base: str) -> Callable[[], None]:
             {"lease_id": "bench", "run_id": "bench", "route": "chat", "seconds": 60},
         )
         split = {
-            **{"experiment": "bench", "salt": "salt", "share": 0.5, "unit": "conversation"},
-            **{"control": ["a"], "chaos": ["b"]},
+            "experiment": "bench",
+            "salt": "salt",
+            "share": 0.5,
+            "unit": "conversation",
+            "control": ["a"],
+            "chaos": ["b"],
         }
         call("PUT", "/leases/bench/items/split", {"kind": "split", "spec": split})
         is_open = True

@@ -1,6 +1,6 @@
 """The proxy that one writes first: Starlette before httpx, on uvicorn. Run in the peers' venv.
 
-    uvicorn --app-dir benchmarks proxies.starlette_proxy:app
+uvicorn --app-dir benchmarks proxies.starlette_proxy:app
 """
 
 import os
@@ -45,6 +45,4 @@ async def forward(request: Request) -> StreamingResponse:
     return StreamingResponse(chunks(), status_code=answer.status_code, headers=kept)
 
 
-app = Starlette(
-    routes=[Route("/{path:path}", forward, methods=["GET", "POST"])], lifespan=lifespan
-)
+app = Starlette(routes=[Route("/{path:path}", forward, methods=["GET", "POST"])], lifespan=lifespan)

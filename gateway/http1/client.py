@@ -40,6 +40,9 @@ LINGER_SECONDS = 2.0
 """Time for which a refused client may go on sending. Source: ours: a few round trips."""
 
 
+_FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding", b"expect"})
+
+
 class Request(Protocol):
     """One request that is being served. Told everything that happens on its connection."""
 
@@ -226,7 +229,7 @@ class ClientConnection(asyncio.Protocol):
                 if not self._begin():
                     return
         except BadHead as error:
-            self._refuse(error.status, str(error))
+            self.refuse(error.status, str(error))
         finally:
             self._is_pumping = False
 
@@ -242,17 +245,17 @@ class ClientConnection(asyncio.Protocol):
         head = read_request_head(data[:end])
         self._buffer = b""
         rest = data[end:]
-        target = origin_form(head.target)
-        if self._service.is_own(target.partition(b"?")[0]):
-            self._hand_over(head, target, rest)
-            return False
         expects = head.special.get(b"expect")
         if expects is not None and expects.lower() != b"100-continue":
             raise BadHead("this expectation is not met here", 417)
         self._framing = Chunked() if head.chunked else Length(head.length or 0)
         self._body_bytes = 0
         self._state = State.BODY
-        self._request = self._service.begin(self, head)
+        target = origin_form(head.target)
+        if self._service.is_own(target.partition(b"?")[0]):
+            self._request = _OwnPage(self, head, target)
+        else:
+            self._request = self._service.begin(self, head)
         if head.length is not None and head.length > MAX_BODY_BYTES:
             self._request.on_too_large()
         elif expects is not None and head.minor and not rest and not self._framing.done:
@@ -270,7 +273,7 @@ class ClientConnection(asyncio.Protocol):
                 pieces = framing.feed(data)
             except BadFraming as error:
                 request.on_gone()
-                self._refuse(400, str(error))
+                self.refuse(400, str(error))
                 return
             self._body += pieces
             self._body_bytes += sum(map(len, pieces))
@@ -284,16 +287,16 @@ class ClientConnection(asyncio.Protocol):
             self._state = State.ANSWER
             request.on_whole(body)
 
-    def _hand_over(self, head: RequestHead, target: bytes, rest: bytes) -> None:
+    def hand_over(self, request: bytes) -> None:
         """Give the connection to those who serve the process's own pages; they close it."""
-        pairs = [pair for pair in head.pairs if pair[0].lower() != b"connection"]
-        line = b"%b %b HTTP/1.%d\r\n" % (head.method, target, head.minor)
         handler = self._service.own_handler()
+        self._request = None
         self._state = State.NOTHING
+        self._buffer = b""
         self._service.closed(self)
         self._transport.set_protocol(handler)
         handler.connection_made(self._transport)
-        handler.data_received(line + block([*pairs, (b"Connection", b"close")]) + b"\r\n" + rest)
+        handler.data_received(request)
 
     # Ends
 
@@ -304,7 +307,8 @@ class ClientConnection(asyncio.Protocol):
         if request is not None:
             request.on_gone()
 
-    def _refuse(self, status: int, message: str) -> None:
+    def refuse(self, status: int, message: str) -> None:
+        """Answer to what is no request that can be served, and close."""
         self._request = None
         self.write(self._service.refusal(status, message))
         self._close(still_sends=True)
@@ -327,3 +331,33 @@ class ClientConnection(asyncio.Protocol):
         if not self._reads and not self._transport.is_closing():
             self._reads = True
             self._transport.resume_reading()
+
+
+class _OwnPage:
+    """A request for one of the process's own pages: once whole it goes to those who serve them."""
+
+    def __init__(self, client: ClientConnection, head: RequestHead, target: bytes) -> None:
+        self._client = client
+        self._head = head
+        self._target = target
+
+    def on_whole(self, body: bytes) -> None:
+        """Hand it over, alone: what came after it is not theirs."""
+        head = self._head
+        pairs = [pair for pair in head.pairs if pair[0].lower() not in _FRAMING]
+        pairs += [(b"Connection", b"close"), (b"Content-Length", b"%d" % len(body))]
+        line = b"%b %b HTTP/1.%d\r\n" % (head.method, self._target, head.minor)
+        self._client.hand_over(line + block(pairs) + b"\r\n" + body)
+
+    def on_too_large(self) -> None:
+        """Refuse it."""
+        self._client.refuse(413, f"the limit is {MAX_BODY_BYTES} bytes")
+
+    def on_gone(self) -> None:
+        """Nothing was begun."""
+
+    def on_paused(self) -> None:
+        """Nothing is written."""
+
+    def on_resumed(self) -> None:
+        """Nothing is written."""

@@ -36,6 +36,10 @@ class Connections:
         for client in list(self._open):
             client.sweep(now)
 
+    def all(self) -> tuple[ClientConnection, ...]:
+        """Return those that are open."""
+        return tuple(self._open)
+
     async def drain(self, seconds: float) -> None:
         """Close idle ones now, the others as they end, and all after so many seconds."""
         for client in list(self._open):

@@ -150,9 +150,7 @@ TEXTS = st.one_of(
 
 
 @given(
-    st.lists(
-        st.tuples(st.one_of(st.just(PLAIN), st.sampled_from(ODD_CHUNKS)), TEXTS), max_size=12
-    ),
+    st.lists(st.tuples(st.one_of(st.just(PLAIN), st.sampled_from(ODD_CHUNKS)), TEXTS), max_size=12),
     st.sampled_from(["\n", "\r\n", "\r"]),
     st.lists(st.integers(1, 120), max_size=20),
     st.booleans(),
