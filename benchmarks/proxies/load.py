@@ -13,7 +13,6 @@ import time
 from typing import Any, cast
 
 import uvloop
-
 from proxies.upstream import events, plain
 
 WARM_SECONDS = 0.5

@@ -1,1 +1,0 @@
-"""What `gateway.py` measures with: a load generator, an upstream, and the proxies between them."""
