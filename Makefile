@@ -17,7 +17,7 @@ SCENARIO ?=
 FILE ?=
 
 .PHONY: help setup vllm fmt lint types test replay record-histories golden e2e demo \
-        bench-aa-sim bench-loop up down lock clean ci
+        bench-aa-sim bench-loop bench-gateway up down lock clean ci
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' Makefile
@@ -75,6 +75,9 @@ bench-aa-sim: $(READY) ## Simulate 2,000 A/A runs and count false alarms
 
 bench-loop: $(READY) ## Time what the loop adds around the fault on the simulated engine
 	@$(BIN)/python benchmarks/loop.py
+
+bench-gateway: $(READY) ## Measure the gateway beside nginx and other proxies (the first run installs them)
+	@$(BIN)/python benchmarks/gateway.py
 
 up: $(READY) vllm ## Start the local stack (Ctrl-C stops all of it)
 	@$(BIN)/burnproof up

@@ -1,7 +1,9 @@
-"""Wiring: one core, one upstream client, the admin API and the proxy in one aiohttp application.
+"""Wiring: one core, one data path, and the process's own pages beside it.
 
 The process's own pages are three: /healthz, /metrics and the admin prefix; every other path belongs
-to the replicas. `GatewayServer` starts and stops all of it, in a process of its own or in a test.
+to the replicas. The own pages are served by aiohttp, which is handed a connection for one request;
+the data path is `gateway.http1`. `GatewayServer` starts and stops all of it, in a process of its
+own or in a test.
 """
 
 import asyncio
@@ -11,20 +13,20 @@ from contextlib import suppress
 from aiohttp import web
 
 from gateway.admin import Admin
-from gateway.answers import remove_added
 from gateway.config import GatewayConfig
 from gateway.core import Core
 from gateway.durable import DurableRecord
-from gateway.proxy import MAX_BODY_BYTES, Proxy
-from gateway.upstream import Upstream
+from gateway.http1.client import MAX_BODY_BYTES
+from gateway.http1.heads import MAX_HEAD_BYTES
+from gateway.http1.listener import Connections, Listener
+from gateway.http1.pool import Pool
+from gateway.proxy import Proxy
 
 FLUSH_SECONDS = 0.5
 """How often the journal goes to disk. Source: ours: a kill loses half a second of the disk copy."""
 
 DRAIN_SECONDS = 5.0
 """How long requests in flight may go on after the stop of the process was asked for."""
-
-MAX_HEADER_BYTES = 64 * 1024
 
 
 class GatewayServer:
@@ -34,10 +36,12 @@ class GatewayServer:
         self._config = config
         self._token = token
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="gateway-writer")
-        self._upstream: Upstream | None = None
+        self._pool: Pool | None = None
+        self._listener: Listener | None = None
         self._runner: web.AppRunner | None = None
         self._flusher: asyncio.Task[None] | None = None
         self.core: Core
+        self.connections: Connections
         self.port = 0
 
     async def start(self) -> int:
@@ -46,32 +50,29 @@ class GatewayServer:
         loop = asyncio.get_running_loop()
         record = DurableRecord(config.journal_dir)
         self.core = await loop.run_in_executor(self._executor, Core, config, record, self._executor)
-        self._upstream = Upstream()
+        self._pool = Pool()
+        proxy = Proxy(self.core, self._pool, self._token)
+        self.connections = proxy.connections
         self._runner = web.AppRunner(
-            self._build(),
+            self._own_pages(),
             access_log=None,
-            auto_decompress=False,
-            handler_cancellation=True,
-            max_line_size=MAX_HEADER_BYTES,
-            max_field_size=MAX_HEADER_BYTES,
+            max_line_size=MAX_HEAD_BYTES,
+            max_field_size=MAX_HEAD_BYTES,
             shutdown_timeout=DRAIN_SECONDS,
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, config.host, config.port, backlog=1024)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        assert self._runner.server is not None
+        proxy.own_factory = self._runner.server
+        self._listener = Listener(proxy.connections)
+        self.port = await self._listener.start(proxy.connect, config.host, config.port)
         self._flusher = asyncio.create_task(self._flush())
         return self.port
 
-    def _build(self) -> web.Application:
-        assert self._upstream is not None
+    def _own_pages(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
-        app.on_response_prepare.append(remove_added)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/metrics", self._metrics)
         Admin(self.core, self._token).add_routes(app)
-        proxy = Proxy(self.core, self._upstream, self._token)
-        app.router.add_route("*", "/{tail:.*}", proxy.handle)
         return app
 
     async def _healthz(self, _request: web.Request) -> web.Response:
@@ -96,10 +97,12 @@ class GatewayServer:
             self._flusher.cancel()
             with suppress(asyncio.CancelledError):
                 await self._flusher
+        if self._listener is not None:
+            await self._listener.stop(DRAIN_SECONDS)
         if self._runner is not None:
             await self._runner.cleanup()
-        if self._upstream is not None:
-            await self._upstream.close()
+        if self._pool is not None:
+            await self._pool.close()
         await self.core.leases.settle_writes()
         await self.core.journal.flush()
         self._executor.shutdown()

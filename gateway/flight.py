@@ -63,8 +63,6 @@ class Flight:
     facts: StreamFacts = field(default_factory=StreamFacts)
     held_s: float = 0.0
     """Seconds for which the client took no bytes: its time, in no figure of the service."""
-    client_holds: bool = False
-    """The end came while the client's full socket held the answer up."""
     cause: Cause = Cause.LOST
 
     @property

@@ -13,10 +13,14 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
+from gateway.sse_template import Template
 from text.tool_json import ToolArguments
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 """Bytes of one event kept for reading; what is longer is forwarded all the same, but not read."""
+
+LESSONS = 4
+"""Chunks of a stream that are tried as the template of its later ones; odd streams have none."""
 
 MAX_TEXT_CHARACTERS = 1_000_000
 """Characters of an answer kept to compute its flags."""
@@ -71,6 +75,14 @@ class StreamFacts:
         if self.first_token_at is not None and not self.complete:
             self.note_event(now)
 
+    def note_token(self, text: str, now: float) -> None:
+        """Take an event that brings this text and nothing else."""
+        self.note_event(now)
+        self.add_text(text)
+        self.content_chunks += 1
+        if self.first_token_at is None:
+            self.first_token_at = now
+
     def add_text(self, piece: str) -> None:
         """Keep a piece of the answer, up to the limit."""
         if self.text_length < MAX_TEXT_CHARACTERS:
@@ -87,9 +99,23 @@ class SseReader:
         self._data: list[bytes] = []
         self._data_size = 0
         self._after_cr = False
+        self._template: Template | None = None
+        self._lessons = LESSONS
 
     def feed(self, chunk: bytes, now: float) -> None:
         """Read one chunk, forwarded at `now` (seconds). Never raises on what the bytes hold."""
+        template = self._template
+        if (
+            template is not None
+            and not self._line
+            and not self._data
+            and not self._after_cr
+            and len(chunk) <= MAX_EVENT_BYTES
+        ):
+            text = template.text_of_event(chunk)
+            if text is not None:
+                self.facts.note_token(text, now)
+                return
         if self._after_cr:
             self._after_cr = False
             if chunk.startswith(b"\n"):
@@ -141,13 +167,22 @@ class SseReader:
             self.facts.note_event(now)
             self.facts.done = True
             return
+        if self._template is not None:
+            token = self._template.text_of(data)
+            if token is not None:
+                self.facts.note_token(token, now)
+                return
         try:
             text = data.decode("utf-8", "surrogatepass")
             document, end = _decode(text)
         except (ValueError, RecursionError):
             return
         if isinstance(document, dict) and not text[end:].strip():
+            before = self.facts.content_chunks
             note_chunk(self.facts, document, now)
+            if self._lessons and self.facts.content_chunks > before:
+                self._lessons -= 1
+                self._template = Template.learn(data, document) or self._template
 
 
 def note_chunk(facts: StreamFacts, document: dict[str, Any], now: float) -> None:

@@ -49,7 +49,7 @@ def response_flags(text: str, tool_arguments: Sequence[str]) -> tuple[str, ...]:
         flags.append(EMPTY)
     if _loops(tokens):
         flags.append(REPETITIVE)
-    if _is_mostly_non_finite(tokens) or any(check.non_finite for check in checks):
+    if _is_mostly_non_finite(text, tokens) or any(check.non_finite for check in checks):
         flags.append(NON_FINITE)
     if any(not check.valid for check in checks):
         flags.append(BAD_TOOL_JSON)
@@ -63,7 +63,10 @@ def _loops(tokens: Sequence[str]) -> bool:
     return ratio is not None and ratio > REP4_LIMIT_RATIO
 
 
-def _is_mostly_non_finite(tokens: Sequence[str]) -> bool:
+def _is_mostly_non_finite(text: str, tokens: Sequence[str]) -> bool:
     """Say whether at least half of the words are NaN or infinity: a broken number, not prose."""
+    low = text.lower()
+    if "nan" not in low and "inf" not in low:
+        return False  # no word of it can be one: told in a hundredth of the time
     hits = sum(token.strip("+-.,;:()[]{}\"'`").lower() in _NON_FINITE_WORDS for token in tokens)
     return hits > 0 and 2 * hits >= len(tokens)

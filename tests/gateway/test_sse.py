@@ -1,11 +1,13 @@
 """The event reader: right lines, right tokens, and never an exception."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway import sse
 from gateway.sse import SseReader
 
 TOKEN = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}'
@@ -120,3 +122,70 @@ def test_the_facts_do_not_depend_on_where_the_network_cuts(seed: int, size: int)
     pieces = [body[i : i + size] for i in range(0, len(body), size)]
     facts = read(*pieces).facts
     assert ("".join(facts.text), facts.content_chunks, facts.complete) == (text, 1, True)
+
+
+PLAIN = json.dumps({"id": "c", "choices": [{"index": 0, "delta": {"content": "TEXT"}}]})
+ODD_CHUNKS = (
+    PLAIN.replace("0", "1"),
+    PLAIN.replace('"id"', '"content"'),
+    PLAIN.replace("}}]}", ',"reasoning":"r"}}]}'),
+    PLAIN.replace("}}]}", ',"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}}]}'),
+    PLAIN.replace("}}]}", '},"finish_reason":"stop"}]}'),
+    PLAIN.replace("}}]}", '}}],"usage":{"completion_tokens":7,"prompt_tokens":2}}'),
+    PLAIN.replace("}}]}", '}}],"error":{"code":500}}'),
+    PLAIN.replace("}}]}", '}}],"type":"message_stop"}'),
+    PLAIN.replace("}}]}", '}},{"index":1,"delta":{"content":"TEXT"}}]}'),
+    PLAIN.replace("}}]}", '}}],"choices":[]}'),
+    PLAIN + " x",
+    '{"choices":[{"index":0,"text":"TEXT"}]}',
+    '{"choices":[{"index":0,"delta":{"content":null},"text":"TEXT"}]}',
+    '{"choices":[{"delta":{},"message":{"content":"m"},"text":"TEXT"}]}',
+    "[DONE]",
+    "",
+)
+TEXTS = st.one_of(
+    st.text(max_size=4),
+    st.sampled_from(["a", "\\n", "\\", '"', '"}', "\\u0041", "\\ud83d", "\x01", "\u2028", ""]),
+)
+
+
+@given(
+    st.lists(st.tuples(st.one_of(st.just(PLAIN), st.sampled_from(ODD_CHUNKS)), TEXTS), max_size=12),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.lists(st.integers(1, 120), max_size=20),
+    st.booleans(),
+)
+def test_a_recognised_chunk_leaves_the_same_facts_as_a_parsed_one(
+    chunks: list[tuple[str, str]], end: str, cuts: list[int], whole: bool
+):
+    events = [
+        f"data: {shape.replace('TEXT', text)}{end}{end}".encode("utf-8", "surrogatepass")
+        for shape, text in chunks
+    ]
+    pieces = events if whole else _cut(b"".join(events), cuts)
+    learning, parsing = SseReader(), SseReader()
+    parsing._lessons = 0
+    for number, piece in enumerate(pieces):
+        for reader in (learning, parsing):
+            reader.feed(piece, float(number))
+    seen, expected = asdict(learning.facts), asdict(parsing.facts)
+    assert seen.pop("tools").joined() == expected.pop("tools").joined()
+    assert seen == expected
+
+
+def _cut(body: bytes, cuts: list[int]) -> list[bytes]:
+    pieces = []
+    for size in cuts:
+        pieces.append(body[:size])
+        body = body[size:]
+    return [*pieces, body]
+
+
+def test_a_stream_is_parsed_for_its_first_token_only(monkeypatch):
+    parsed = []
+    decode = sse._decode
+    monkeypatch.setattr(sse, "_decode", lambda text: parsed.append(text) or decode(text))
+    text = [f"token {n} 안녕" for n in range(50)]
+    facts = read(*(b"data: " + PLAIN.replace("TEXT", each).encode() + b"\n\n" for each in text))
+    assert facts.facts.text == text
+    assert len(parsed) == 1

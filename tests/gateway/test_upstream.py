@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway import upstream
+from gateway.http1 import pool
 from slo.records import Outcome
 from tests.gateway.harness import END, GOOD, SSE_HEAD, Gate, Seen, Stub, chunk, good
 
@@ -87,8 +87,8 @@ async def test_an_answer_that_began_is_never_repeated(tmp_path: Path):
 
 
 async def test_an_idle_socket_is_not_used_after_its_time(tmp_path: Path, monkeypatch):
-    assert upstream.IDLE_SECONDS < 5  # the engine's own limit
-    monkeypatch.setattr(upstream, "IDLE_SECONDS", 0.1)
+    assert pool.IDLE_SECONDS < 5  # the engine's own limit
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 0.1)
 
     async def script(seen: Seen) -> None:
         await seen.send(SSE_HEAD + chunk(b"".join(GOOD)) + END)
