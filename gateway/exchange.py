@@ -27,7 +27,15 @@ from gateway.routes import RouteState
 from gateway.shaped import ShapedBody
 from gateway.shaping import shape_headers, shaper_for
 from gateway.sse import SseReader
-from gateway.upstream import from_text, request_bytes, to_text
+from gateway.upstream import (
+    Outgoing,
+    changed_bytes,
+    from_text,
+    outgoing,
+    path_of,
+    request_bytes,
+    to_text,
+)
 
 HELD_FROM_SECONDS = 0.01
 """A pause that is longer waited for the client's socket; a shorter one is our own work."""
@@ -48,6 +56,7 @@ class Exchange:
         self._head = head
         self._body = b""
         self._route: RouteState | None = None
+        self._changed: Outgoing | None = None  # the request as faults leave it
         self._tried: frozenset[str] = frozenset()
         self._loaded = ""  # the replica that counts this request as outstanding
         self._timer: asyncio.TimerHandle | None = None
@@ -70,6 +79,7 @@ class Exchange:
         """Find the route and send the request on."""
         flight, head = self.flight, self._head
         self._body = body
+        flight.path = path_of(head)
         model = None
         if body:
             encoding = head.text(b"content-encoding")
@@ -128,18 +138,20 @@ class Exchange:
         flight.replica, flight.fallback = choice.replica, choice.fallback
         self._loaded = choice.replica
         route.load[choice.replica] += 1
+        self._changed = None
         if route.arm_faults(flight):
             self._task = asyncio.get_running_loop().create_task(self._meet_faults(route))
         else:
             self._send(route, fresh=False)
 
     async def _meet_faults(self, route: RouteState) -> None:
-        injected = await before_sending(self.flight)
+        given = await before_sending(self.flight, outgoing(self._head, self._body))
         self._task = None
-        if injected is None:
-            self._send(route, fresh=False)
+        if isinstance(given, InjectedAnswer):
+            self._inject(given)
         else:
-            self._inject(injected)
+            self._changed = given
+            self._send(route, fresh=False)
 
     def _send(self, route: RouteState, *, fresh: bool) -> None:
         address = self._pool.address(route.bases[self.flight.replica])
@@ -153,7 +165,10 @@ class Exchange:
     def _connected(self, connection: ReplicaConnection) -> None:
         self._task = None
         self._replica = connection
-        data = request_bytes(self._head, self._body, connection.address)
+        if self._changed is None:
+            data = request_bytes(self._head, self._body, connection.address)
+        else:
+            data = changed_bytes(self._changed, connection.address)
         connection.send(self, data, is_head=self._head.method == b"HEAD")
 
     def _connect_failed(self, route: RouteState) -> None:
@@ -197,9 +212,9 @@ class Exchange:
         shaper = None
         if flight.armed:
             headers = to_text(reply.kept)
+            shaper = shaper_for(flight, reply.status, headers)
             reply.status, headers = shape_headers(flight, reply.status, headers)
             reply.kept = from_text(headers)
-            shaper = shaper_for(flight, reply.status, headers)
         flight.status = reply.status
         self._way = way_of(self._head, reply, reshaped=shaper is not None)
         self._closes = self._way is Way.PLAIN or not self._head.keep_alive or self._core.stopping
