@@ -88,7 +88,8 @@ class ShapedBody:
                 if not self._waiting and not self._owner.client.paused:
                     self._owner.set_reading(on=True)
             elif self._is_lost:
-                self._owner.break_off(Cause.LOST)
+                if await self._follow(None):
+                    self._owner.break_off(Cause.LOST)
                 return
             else:
                 if await self._follow(None):
