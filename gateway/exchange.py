@@ -9,6 +9,7 @@ is closed without the end mark, never completed politely.
 """
 
 import asyncio
+import logging
 from functools import partial
 
 from gateway.answers import JSON, error_body, probe_labels
@@ -36,6 +37,8 @@ from gateway.upstream import (
     request_bytes,
     to_text,
 )
+
+log = logging.getLogger("gateway.exchange")
 
 HELD_FROM_SECONDS = 0.01
 """A pause that is longer waited for the client's socket; a shorter one is our own work."""
@@ -145,7 +148,13 @@ class Exchange:
             self._send(route, fresh=False)
 
     async def _meet_faults(self, route: RouteState) -> None:
-        given = await before_sending(self.flight, outgoing(self._head, self._body))
+        try:
+            given = await before_sending(self.flight, outgoing(self._head, self._body))
+        except Exception:
+            log.exception("a fault could not act")
+            self._task = None
+            self._refuse(500, "a fault could not act", Cause.LOST)
+            return
         self._task = None
         if isinstance(given, InjectedAnswer):
             self._inject(given)
@@ -209,6 +218,7 @@ class Exchange:
     def on_head(self, reply: ReplyHead) -> None:
         """Choose how the answer passes; its head leaves with its first bytes."""
         flight = self.flight
+        self._body = b""  # it will not be sent again
         shaper = None
         if flight.armed:
             headers = to_text(reply.kept)

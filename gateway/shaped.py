@@ -5,6 +5,7 @@ While it waits, the replica is read only up to a bound. A wait ends when its ite
 """
 
 import asyncio
+import logging
 from collections import deque
 from typing import Protocol
 
@@ -12,6 +13,8 @@ from gateway.fault_hooks import hold_back
 from gateway.flight import Cause
 from gateway.http1.client import ClientConnection
 from gateway.steps import Close, Cut, Send, Shaper, Wait
+
+log = logging.getLogger("gateway.shaped")
 
 HELD_BYTES = 64 * 1024
 """Bytes of the replica's answer that wait here before it is held."""
@@ -76,6 +79,13 @@ class ShapedBody:
             self._task.cancel()
 
     async def _run(self) -> None:
+        try:
+            await self._shape()
+        except Exception:
+            log.exception("a fault could not act")
+            self._owner.break_off(Cause.LOST)
+
+    async def _shape(self) -> None:
         while True:
             while not (self._waiting or self._is_over or self._is_lost):
                 self._more.clear()

@@ -72,10 +72,11 @@ class Pool:
     ) -> None:
         loop = asyncio.get_running_loop()
         context = self._context() if address.tls else None
+        connection = ReplicaConnection(self, address)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                _, connection = await loop.create_connection(
-                    lambda: ReplicaConnection(self, address),
+                await loop.create_connection(
+                    lambda: connection,
                     address.host,
                     address.port,
                     ssl=context,
@@ -83,6 +84,9 @@ class Pool:
         except (OSError, TimeoutError):
             failed()
             return
+        except asyncio.CancelledError:
+            connection.abort()  # it may have been made in the same turn
+            raise
         ready(connection)
 
     def _context(self) -> ssl.SSLContext:
