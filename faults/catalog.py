@@ -1,12 +1,11 @@
-"""The catalogue of faults: what each one does, within which bounds, and how it is proven.
+"""The catalogue of faults: what each one does, how it is proven, and how it is undone.
 
 One template is a frozen model (its parameters) and a `TemplateInfo` (all that is said about it).
 Nothing here injects anything: the gateway reads these models and acts. What was hard: whether a
 fault *happened* is part of its definition. A template that expects an effect and shows none after
 enough eligible requests was not injected, and its run can never pass; only `null` expects none.
 
-`Fault` is a discriminated union and is only ever used as a field of another model: as a bare
-handler parameter it would lose its discriminator on the wire.
+`docs/faults.md` and `burnproof faults list|show` are made from what stands here.
 """
 
 from __future__ import annotations
@@ -14,109 +13,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import get_args
 
-from pydantic import BaseModel, Field, FiniteFloat, model_validator
+from pydantic import BaseModel
 
-from faults.durations import Seconds
-from faults.numbers import Probability
+from faults import parameters as given
+from faults.fault import (
+    ErrorFault,
+    Fault,
+    LatencyParetoFault,
+    NullFault,
+    StreamStallFault,
+)
+from faults.parameters import ErrorAnswer, LatencyPareto, Null, Parameters, StreamStall
 from slo.documents import validate_document
 from slo.errors import SpecError, SpecErrors, nearest
 
-
-class LatencyPareto(BaseModel, frozen=True):
-    """Delay a share of requests by `base` × X, X ~ Pareto(alpha) with minimum 1."""
-
-    alpha: Annotated[FiniteFloat, Field(strict=True, ge=0.5, le=10)] = 1.5
-    """Tail index in [0.5, 10]; up to 2 the variance is infinite. Source: A9, 1.3 to 1.8."""
-    base: Annotated[Seconds, Field(ge=0.001, le=60)] = 0.05
-    """Smallest delay of a touched request, 1 ms to 60 s. Untouched requests get none."""
-    probability: Probability
-    """Share of requests touched, in (0, 1]."""
-    cap: Annotated[Seconds, Field(ge=0.001, le=300)] = 30.0
-    """Largest delay, 1 ms to 5 min: a longer draw is cut to it."""
-
-    @model_validator(mode="after")
-    def _cap_is_above_base(self) -> Self:
-        if self.cap < self.base:
-            raise ValueError(f"cap ({self.cap:g} s) is below base ({self.base:g} s)")
-        return self
-
-
-class ErrorAnswer(BaseModel, frozen=True):
-    """Answer a share of requests with an error instead of passing them on."""
-
-    status: Literal[429, 500, 502, 503, 504] = 503
-    """HTTP status; with `in_stream` the code inside the error object."""
-    probability: Probability
-    """Share of requests touched, in (0, 1]."""
-    in_stream: Annotated[bool, Field(strict=True)] = False
-    """Send status 200 and an error object inside the stream, as engines do when they fail late."""
-    retry_after: Annotated[Seconds, Field(ge=0, le=3600)] | None = None
-    """Value of the `Retry-After` header, whole seconds are sent; default none."""
-
-    @model_validator(mode="after")
-    def _a_stream_has_no_retry_header(self) -> Self:
-        if self.in_stream and self.retry_after is not None:
-            raise ValueError("retry_after is a header: it cannot be sent inside a 200 stream")
-        return self
-
-
-class StreamStall(BaseModel, frozen=True):
-    """Let a stream begin, then hold it back once: no error, no late first token, only silence."""
-
-    after_tokens: Annotated[int, Field(strict=True, ge=1, le=100_000)]
-    """Content chunks that pass before the stall, at least 1. Shorter answers are not touched."""
-    stall: Annotated[Seconds, Field(ge=0.001, le=300)]
-    """Length of the silence, 1 ms to 5 min."""
-    probability: Probability
-    """Share of requests touched, in (0, 1]."""
-
-
-class Null(BaseModel, frozen=True):
-    """Do nothing: the same loop without a fault, to see what the judge says of equal arms."""
-
-
-class LatencyParetoFault(BaseModel, frozen=True):
-    """`gateway/latency-pareto` in an experiment."""
-
-    template: Literal["gateway/latency-pareto"]
-    parameters: LatencyPareto
-    duration: Seconds
-
-
-class ErrorFault(BaseModel, frozen=True):
-    """`gateway/error` in an experiment."""
-
-    template: Literal["gateway/error"]
-    parameters: ErrorAnswer
-    duration: Seconds
-
-
-class StreamStallFault(BaseModel, frozen=True):
-    """`gateway/stream-stall` in an experiment."""
-
-    template: Literal["gateway/stream-stall"]
-    parameters: StreamStall
-    duration: Seconds
-
-
-class NullFault(BaseModel, frozen=True):
-    """`null` in an experiment."""
-
-    template: Literal["null"]
-    parameters: Null = Null()
-    duration: Seconds
-
-
-Fault = Annotated[
-    LatencyParetoFault | ErrorFault | StreamStallFault | NullFault,
-    Field(discriminator="template"),
+__all__ = [
+    "CATALOG",
+    "BlastClass",
+    "ErrorAnswer",
+    "ErrorFault",
+    "Fault",
+    "LatencyPareto",
+    "LatencyParetoFault",
+    "Null",
+    "NullFault",
+    "Parameters",
+    "StreamStall",
+    "StreamStallFault",
+    "TemplateInfo",
+    "parse_parameters",
+    "template_info",
 ]
-"""A fault of an experiment. Only ever a field."""
-
-Parameters = LatencyPareto | ErrorAnswer | StreamStall | Null
-"""What the injector is given; found by template with `parse_parameters`."""
 
 
 class BlastClass(StrEnum):
@@ -134,26 +63,32 @@ class TemplateInfo:
 
     id: str
     summary: str
-    layer: str
     spec_ids: tuple[str, ...]
     """The systems of the specification that it covers."""
-    backend: str
-    """Who injects it."""
     parameters: type[BaseModel]
-    expects_effect: bool
-    """False: the absence of touched requests is as it should be."""
     blast: BlastClass
-    may_kill_engine: bool
-    attaches_to: str
-    """`replica`: a request that leaves the replica leaves it. `client`: it follows the arm."""
-    preconditions: tuple[str, ...]
     expected_signals: tuple[str, ...]
+    """What an observer may see move: SLI metrics, then others."""
     effect_check: str
-    undo: str
+    needs: tuple[str, ...] = ()
+    """Preconditions beside those of the layer."""
+    layer: str = "gateway"
+    backend: str = "gateway"
+    """Who injects it."""
+    expects_effect: bool = True
+    """False: the absence of touched requests is as it should be."""
+    may_kill_engine: bool = False
+    attaches_to: str = "replica"
+    """`replica`: a request that leaves the replica leaves it. `client`: it follows the arm."""
+    undo: str = (
+        "The gateway drops the item; requests it already touched end by themselves and are counted."
+    )
 
+    @property
+    def preconditions(self) -> tuple[str, ...]:
+        """What must hold for the fault to be able to act."""
+        return ("traffic of the route passes through the gateway", *self.needs)
 
-_UNDO = "The gateway drops the item; requests it already touched end by themselves and are counted."
-_PASSES = "traffic of the route passes through the gateway"
 
 CATALOG: Mapping[str, TemplateInfo] = {
     info.id: info
@@ -161,65 +96,171 @@ CATALOG: Mapping[str, TemplateInfo] = {
         TemplateInfo(
             id="gateway/latency-pareto",
             summary="Delays a share of requests before they are passed on, with a heavy tail",
-            layer="gateway",
             spec_ids=("A9",),
-            backend="gateway",
-            parameters=LatencyPareto,
-            expects_effect=True,
+            parameters=given.LatencyPareto,
             blast=BlastClass.DEGRADES,
-            may_kill_engine=False,
-            attaches_to="replica",
-            preconditions=(_PASSES,),
             expected_signals=("ttft", "e2e"),
             effect_check="requests whose id was drawn were delayed by at least `base`",
-            undo=_UNDO,
+        ),
+        TemplateInfo(
+            id="gateway/latency-fixed",
+            summary="Delays a share of requests before they are passed on, all by the same time",
+            spec_ids=("A9",),
+            parameters=given.LatencyFixed,
+            blast=BlastClass.DEGRADES,
+            expected_signals=("ttft", "e2e"),
+            effect_check="requests whose id was drawn were delayed by at least `delay`",
+        ),
+        TemplateInfo(
+            id="gateway/latency-per-token",
+            summary="Delays each token of a share of streams",
+            spec_ids=("A9",),
+            parameters=given.LatencyPerToken,
+            blast=BlastClass.DEGRADES,
+            expected_signals=("ttft", "e2e", "slo_bad"),
+            effect_check="no two tokens of the streams whose id was drawn are closer than `delay`",
+            needs=("answers are streamed as events, and not compressed",),
+        ),
+        TemplateInfo(
+            id="gateway/dependency-latency",
+            summary="Delays a share of what goes to one upstream, by its name",
+            spec_ids=("A9",),
+            parameters=given.DependencyLatency,
+            blast=BlastClass.DEGRADES,
+            expected_signals=("ttft", "e2e"),
+            effect_check="requests to it whose id was drawn were delayed by at least `delay`",
+            needs=("a replica that serves the fault's requests has the name `upstream`",),
         ),
         TemplateInfo(
             id="gateway/error",
             summary="Answers a share of requests with an error, before or inside the stream",
-            layer="gateway",
             spec_ids=("A28",),
-            backend="gateway",
-            parameters=ErrorAnswer,
-            expects_effect=True,
+            parameters=given.ErrorAnswer,
             blast=BlastClass.BREAKS,
-            may_kill_engine=False,
-            attaches_to="replica",
-            preconditions=(_PASSES,),
             expected_signals=("errors", "slo_bad"),
             effect_check="requests whose id was drawn ended in the error that was set",
-            undo=_UNDO,
+            needs=("with `after_tokens`: answers are streamed as events, and not compressed",),
+        ),
+        TemplateInfo(
+            id="gateway/rate-limit",
+            summary="Refuses a share of requests with 429, with or without a time to come again",
+            spec_ids=("A9", "A14"),
+            parameters=given.RateLimit,
+            blast=BlastClass.BREAKS,
+            expected_signals=("errors", "slo_bad"),
+            effect_check="requests whose id was drawn were answered 429, with `Retry-After` as set",
+        ),
+        TemplateInfo(
+            id="gateway/quota-overrun",
+            summary="Refuses a share of requests as if their tenant had used up its tokens",
+            spec_ids=("A14",),
+            parameters=given.QuotaOverrun,
+            blast=BlastClass.BREAKS,
+            expected_signals=("errors", "slo_bad"),
+            effect_check="requests whose id was drawn were answered 429, naming their tenant",
+            needs=("requests name their tenant in `x-tenant-id`",),
         ),
         TemplateInfo(
             id="gateway/stream-stall",
             summary="Holds a share of streams back once, after some tokens",
-            layer="gateway",
             spec_ids=("A28",),
-            backend="gateway",
-            parameters=StreamStall,
-            expects_effect=True,
+            parameters=given.StreamStall,
             blast=BlastClass.DEGRADES,
-            may_kill_engine=False,
-            attaches_to="replica",
-            preconditions=(_PASSES, "answers are streamed and longer than `after_tokens`"),
             expected_signals=("slo_bad", "e2e"),
             effect_check="streams whose id was drawn had a gap of at least `stall`",
-            undo=_UNDO,
+            needs=(
+                "answers are streamed as events, and not compressed",
+                "answers are longer than `after_tokens`",
+            ),
+        ),
+        TemplateInfo(
+            id="gateway/stream-cut",
+            summary="Ends a share of streams early, rudely or politely",
+            spec_ids=("A28",),
+            parameters=given.StreamCut,
+            blast=BlastClass.BREAKS,
+            expected_signals=("errors", "slo_bad"),
+            effect_check="streams whose id was drawn lack what follows the token, and end as set",
+            needs=(
+                "answers are streamed as events, and not compressed",
+                "answers are longer than `after_tokens`",
+            ),
+        ),
+        TemplateInfo(
+            id="gateway/stream-garble",
+            summary="Spoils one event of a share of streams: a bit, a half, or its UTF-8",
+            spec_ids=("A28",),
+            parameters=given.StreamGarble,
+            blast=BlastClass.BREAKS,
+            expected_signals=("errors",),
+            effect_check="one event of the streams whose id was drawn is no JSON",
+            needs=(
+                "answers are streamed as events, and not compressed",
+                "answers are longer than `after_tokens`",
+            ),
+        ),
+        TemplateInfo(
+            id="gateway/slow-drip",
+            summary="Hands a share of answers on in small pieces, with pauses",
+            spec_ids=("A28",),
+            parameters=given.SlowDrip,
+            blast=BlastClass.DEGRADES,
+            expected_signals=("e2e", "slo_bad"),
+            effect_check="answers whose id was drawn took (pieces − 1) × `pause`, every byte there",
+        ),
+        TemplateInfo(
+            id="gateway/headers",
+            summary="Removes, sets or doubles one header, of requests or of answers",
+            spec_ids=("A9",),
+            parameters=given.Headers,
+            blast=BlastClass.BREAKS,
+            expected_signals=("errors",),
+            effect_check="the header of the requests or answers whose id was drawn is as set",
+            needs=("for `remove` and `duplicate`: the header is there",),
+        ),
+        TemplateInfo(
+            id="gateway/tenant-confusion",
+            summary="Sends requests on with signs of their tenant that disagree",
+            spec_ids=("A14",),
+            parameters=given.TenantConfusion,
+            blast=BlastClass.BREAKS,
+            expected_signals=("errors",),
+            effect_check="the replica got the second tenant where it was set",
+            needs=(
+                "requests name their tenant in `header`",
+                "for `claim`: they carry a bearer token with that claim",
+                "for `route`: the tenant is a part of the path",
+            ),
+        ),
+        TemplateInfo(
+            id="gateway/constant-embeddings",
+            summary="Replaces the vectors of a share of embeddings answers by one and the same",
+            spec_ids=("A9",),
+            parameters=given.ConstantEmbeddings,
+            blast=BlastClass.BREAKS,
+            expected_signals=("content of answers",),
+            effect_check="all vectors of the answers whose id was drawn are one, as long as before",
+            needs=("the replicas serve `/v1/embeddings`", "answers are not compressed"),
+        ),
+        TemplateInfo(
+            id="gateway/tool-calls",
+            summary="Spoils the arguments of tool calls in a share of answers",
+            spec_ids=("A9",),
+            parameters=given.ToolCalls,
+            blast=BlastClass.BREAKS,
+            expected_signals=("flag `bad_tool_json` when truncated",),
+            effect_check="the joined arguments of the calls whose id was drawn are spoilt as set",
+            needs=("answers hold tool calls, and are not compressed",),
         ),
         TemplateInfo(
             id="null",
             summary="Does nothing: an A/A run of the whole loop",
-            layer="gateway",
             spec_ids=("C4",),
-            backend="gateway",
-            parameters=Null,
-            expects_effect=False,
+            parameters=given.Null,
             blast=BlastClass.NONE,
-            may_kill_engine=False,
-            attaches_to="replica",
-            preconditions=(_PASSES,),
             expected_signals=(),
             effect_check="none: no request is touched, and none may be",
+            expects_effect=False,
             undo="Nothing to undo; the item is dropped all the same, with a receipt.",
         ),
     )
@@ -252,5 +293,5 @@ def parse_parameters(template: str, parameters: Mapping[str, object]) -> Paramet
     except SpecError as error:
         raise SpecErrors([error]) from None
     found = validate_document(model, parameters, written_by_hand=False)
-    assert isinstance(found, LatencyPareto | ErrorAnswer | StreamStall | Null)
+    assert isinstance(found, get_args(Parameters))
     return found

@@ -73,6 +73,7 @@ class Core:
 
     def enter(self, flight: Flight, model: str | None) -> RouteState | None:
         """Find the request's route and take it in there; None: nobody serves this model."""
+        flight.model = model or ""
         route: RouteConfig | None = match_route(self.config.routes, model)
         if route is None:
             return None

@@ -1,23 +1,39 @@
-"""Where faults act on a request: before it is sent, and inside its stream.
+"""Where faults act on a request before it is sent: delays, refusals, and changes of its headers.
 
 Which request is touched, and how hard, are pure draws of `faults.sampling`; this module only waits
-and says what to answer. Every wait ends at once when the item ends: a lapsed lease must not hold
-back the requests it already holds. A fault that is drawn but cannot act (a stall in an answer that
-is too short, an error inside a stream that was not asked for) touches nothing and is not counted.
+and says what to answer or what to send instead. Every wait ends at once when the item ends: a
+lapsed lease must not hold back the requests it already holds. What faults do to answers is in
+`gateway.shaping`. A fault that is drawn but cannot act (a quota of a request without a tenant, a
+header that is not there) touches nothing and is not counted.
 """
 
 import asyncio
-import json
-import re
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from email.utils import formatdate
+from fnmatch import fnmatchcase
 
-from faults.catalog import ErrorAnswer, LatencyPareto, StreamStall
+from faults.parameters import (
+    DependencyLatency,
+    ErrorAnswer,
+    Headers,
+    LatencyFixed,
+    LatencyPareto,
+    QuotaOverrun,
+    RateLimit,
+    TenantConfusion,
+    ToolCalls,
+)
 from faults.sampling import decide_touch, draw_delay
 from gateway.flight import Flight
 from gateway.items import RunningFault
+from gateway.rewrites import required_fields
+from gateway.stream_shapers import error_events, error_object
+from gateway.tampering import change_header, confuse_tenant
+from gateway.upstream import Outgoing
 
-_LINES = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,89 +57,102 @@ async def hold_back(item: RunningFault, seconds: float) -> None:
         return
 
 
-async def before_sending(flight: Flight) -> InjectedAnswer | None:
-    """Let the armed faults act before the request goes out; None: send it."""
+async def before_sending(flight: Flight, outgoing: Outgoing) -> InjectedAnswer | Outgoing:
+    """Let the armed faults act before the request goes out; return what to answer or to send."""
     for item in flight.armed:
-        parameters = item.parameters
-        if not item.active:
+        if not item.active or not decide_touch(item.seed, flight.key, _probability(item)):
             continue
-        if isinstance(parameters, LatencyPareto):
-            await _delay(flight, item, parameters)
-        elif isinstance(parameters, ErrorAnswer):
-            drawn = decide_touch(item.seed, flight.key, parameters.probability)
-            if drawn and (flight.wants_stream or not parameters.in_stream):
-                flight.touch(item)
-                return error_answer(parameters)
+        seconds = _delay(flight, item)
+        if seconds is not None:
+            flight.touch(item)
+            await hold_back(item, seconds)
+            continue
+        refusal = _refusal(flight, item)
+        if refusal is not None:
+            flight.touch(item)
+            return refusal
+        outgoing = _tampered(flight, item, outgoing)
+    return outgoing
+
+
+def _probability(item: RunningFault) -> float:
+    return float(getattr(item.parameters, "probability", 0.0))
+
+
+def _delay(flight: Flight, item: RunningFault) -> float | None:
+    """Return for how many seconds a drawn fault delays the request; None: it is no such fault."""
+    given = item.parameters
+    if isinstance(given, LatencyPareto):
+        alpha, base, cap = given.alpha, given.base, given.cap
+        return draw_delay(item.seed, flight.key, alpha=alpha, base=base, cap=cap)
+    if isinstance(given, LatencyFixed):
+        return given.delay
+    if isinstance(given, DependencyLatency) and fnmatchcase(flight.replica, given.upstream):
+        return given.delay
     return None
 
 
-async def _delay(flight: Flight, item: RunningFault, parameters: LatencyPareto) -> None:
-    if decide_touch(item.seed, flight.key, parameters.probability):
-        flight.touch(item)
-        seconds = draw_delay(
-            item.seed,
-            flight.key,
-            alpha=parameters.alpha,
-            base=parameters.base,
-            cap=parameters.cap,
+def _refusal(flight: Flight, item: RunningFault) -> InjectedAnswer | None:
+    """Return the answer that a drawn fault gives at once; None: the request goes on."""
+    given = item.parameters
+    if isinstance(given, ErrorAnswer) and not given.after_tokens:
+        can_act = flight.wants_stream or not given.in_stream
+        return error_answer(given) if can_act else None
+    if isinstance(given, RateLimit):
+        body = error_object(
+            429, "rate limit reached (injected by burnproof)", "rate_limit_exceeded"
         )
-        await hold_back(item, seconds)
+        return InjectedAnswer(429, body, JSON, tuple(_retry_after(given, flight.accepted_unix)))
+    if isinstance(given, QuotaOverrun) and flight.tenant:
+        message = (
+            f"tokens of tenant {flight.tenant} are used up: limit {given.limit}, "
+            f"used {given.limit} (injected by burnproof)"
+        )
+        body = error_object(429, message, "insufficient_quota")
+        headers = [
+            ("x-ratelimit-limit-tokens", str(given.limit)),
+            ("x-ratelimit-remaining-tokens", "0"),
+        ]
+        if given.retry_after is not None:
+            headers.append(("Retry-After", str(math.ceil(given.retry_after))))
+        return InjectedAnswer(429, body, JSON, tuple(headers))
+    return None
 
 
-def error_answer(parameters: ErrorAnswer) -> InjectedAnswer:
+def _retry_after(given: RateLimit, now_unix: float) -> Iterator[tuple[str, str]]:
+    if given.retry_after is None:
+        return
+    if given.form == "seconds":
+        yield "Retry-After", str(math.ceil(given.retry_after))
+    else:
+        yield "Retry-After", formatdate(math.ceil(now_unix + given.retry_after), usegmt=True)
+
+
+def error_answer(given: ErrorAnswer) -> InjectedAnswer:
     """Return the answer of an error fault, in the shape that engines use."""
-    error = {
-        "error": {
-            "message": "injected by burnproof",
-            "type": "ServiceUnavailable",
-            "param": None,
-            "code": parameters.status,
-        }
-    }
-    document = json.dumps(error).encode()
-    if parameters.in_stream:
-        body = b"data: " + document + b"\n\ndata: [DONE]\n\n"
-        return InjectedAnswer(200, body, "text/event-stream; charset=utf-8")
+    if given.in_stream:
+        stream = error_events(given.status)
+        return InjectedAnswer(200, stream, "text/event-stream; charset=utf-8")
     headers: tuple[tuple[str, str], ...] = ()
-    if parameters.retry_after is not None:
-        headers = (("Retry-After", str(round(parameters.retry_after))),)
-    return InjectedAnswer(parameters.status, document, "application/json", headers)
+    if given.retry_after is not None:
+        headers = (("Retry-After", str(round(given.retry_after))),)
+    body = error_object(given.status, "injected by burnproof", "ServiceUnavailable")
+    return InjectedAnswer(given.status, body, JSON, headers)
 
 
-def drawn_stalls(flight: Flight) -> list[tuple[RunningFault, StreamStall]]:
-    """Return the stalls that were drawn for this request; they act if its stream is long enough."""
-    return [
-        (item, item.parameters)
-        for item in flight.armed
-        if isinstance(item.parameters, StreamStall)
-        and decide_touch(item.seed, flight.key, item.parameters.probability)
-    ]
-
-
-async def stall_stream(
-    flight: Flight,
-    chunk: bytes,
-    waiting: list[tuple[RunningFault, StreamStall]],
-    tokens: Callable[[], int],
-) -> AsyncIterator[bytes]:
-    """Hand on one network chunk in pieces, with the silence where it belongs.
-
-    One chunk can hold many events, so it is cut at its line ends for as long as a stall is due;
-    `tokens` counts the content chunks handed on so far, the last piece included. The stall comes
-    before the first byte after the last token let through, so an answer that ends there is left
-    alone only if nothing follows.
-    """
-    position = 0
-    for line in _LINES.finditer(chunk):
-        for entry in list(waiting):
-            item, parameters = entry
-            if tokens() >= parameters.after_tokens:
-                waiting.remove(entry)
-                if item.active:
-                    flight.touch(item)
-                    await hold_back(item, parameters.stall)
-        if not waiting:
-            yield chunk[position:]
-            return
-        position = line.end()
-        yield line.group()
+def _tampered(flight: Flight, item: RunningFault, outgoing: Outgoing) -> Outgoing:
+    """Return what a drawn fault sends instead."""
+    given = item.parameters
+    if isinstance(given, ToolCalls):
+        flight.required_fields = required_fields(outgoing.body)
+    elif isinstance(given, Headers) and given.side == "request":
+        headers = change_header(outgoing.headers, given)
+        if headers is not None:
+            flight.touch(item)
+            return replace(outgoing, headers=headers)
+    elif isinstance(given, TenantConfusion):
+        confused = confuse_tenant(outgoing.target, outgoing.headers, given)
+        if confused is not None:
+            flight.touch(item)
+            return replace(outgoing, target=confused[0], headers=confused[1])
+    return outgoing

@@ -5,6 +5,7 @@ no logic but the reading of itself; `outcome.py` says what the end means, `core.
 down.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -44,6 +45,12 @@ class Flight:
     probe: bool = False
     pinned: str = ""
     wants_stream: bool = False
+    model: str = ""
+    """The model that the request names."""
+    path: str = ""
+    """The path of the request, without its query."""
+    required_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Tool → fields that its schema requires; read only for a fault that spoils tool calls."""
     route: "RouteState | None" = None
     unit: str = ""
     first_of_unit: bool = False

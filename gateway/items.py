@@ -7,11 +7,12 @@ sleeping hook when it ends.
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from faults.catalog import Null, Parameters, parse_parameters
+from faults.match import Asked, Match
 from gateway.config import Name
 from gateway.routing import Split
 
@@ -55,6 +56,10 @@ class SplitSpec(_Spec):
         )
 
 
+class MatchSpec(Match, extra="forbid"):
+    """Match rules from a program: an unknown one is a bug there."""
+
+
 class FaultSpec(_Spec):
     """A fault on some replicas, for at most `max_seconds`."""
 
@@ -63,6 +68,8 @@ class FaultSpec(_Spec):
     replicas: tuple[str, ...] = Field(min_length=1)
     max_seconds: float = Field(gt=0, le=86_400)
     seed: int = 0
+    match: Annotated[MatchSpec, Field(exclude_if=lambda match: match.is_empty)] = MatchSpec()
+    """Which requests it may meet; not written down when there is no rule."""
 
 
 class BreakerSpec(_Spec):
@@ -117,6 +124,18 @@ class RunningFault(Running):
 
     parameters: Parameters = field(default_factory=Null)
     seed: int = 0
+    match: Match = field(default_factory=Match)
+
+    def may_meet(self, flight: "Flight", base_model: str) -> bool:
+        """Return whether its rules let it meet this request; asked for each one, so empty is fast.
+
+        `base_model` is the route's first model; another one is an adapter.
+        """
+        if self.match.is_empty:
+            return True
+        adapter = "" if flight.model == base_model else flight.model
+        asked = Asked(flight.model, adapter, flight.tenant, flight.path, flight.arm)
+        return self.match.allows(asked)
 
     def note_touch(self, flight: "Flight") -> None:
         """Count a request that this item changed."""
@@ -133,5 +152,7 @@ def start_item(item_id: str, spec: Spec, at_unix: float) -> Running:
     """
     if isinstance(spec, FaultSpec):
         parameters = parse_parameters(spec.template, spec.parameters)
-        return RunningFault(item_id, spec, at_unix, parameters=parameters, seed=spec.seed)
+        return RunningFault(
+            item_id, spec, at_unix, parameters=parameters, seed=spec.seed, match=spec.match
+        )
     return Running(item_id, spec, at_unix)

@@ -11,6 +11,7 @@ politely.
 import asyncio
 import hmac
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,10 +22,11 @@ from multidict import CIMultiDict
 from gateway.answers import ClientGone, answer, refuse, untouched, write
 from gateway.core import Core
 from gateway.encodings import Decoder, decode_body, decoder_for
-from gateway.fault_hooks import InjectedAnswer, before_sending, drawn_stalls, stall_stream
+from gateway.fault_hooks import InjectedAnswer, before_sending, hold_back
 from gateway.flight import Cause, Flight
 from gateway.outcome import HTTP_ERROR_FROM, read_json_answer, read_request
 from gateway.routes import RouteState
+from gateway.shaping import Close, Cut, Send, Shaper, Step, shape_headers, shaper_for
 from gateway.sse import SseReader
 from gateway.upstream import (
     HOP_BY_HOP,
@@ -109,9 +111,11 @@ class Proxy:
             return await refuse(request, flight, 404, "no route serves this model")
         if flight.pinned and flight.pinned not in route.load:
             return await refuse(request, flight, 404, "no such replica on this route")
+        target = origin_form(request.raw_path)
+        flight.path = target.partition("?")[0]
         outgoing = Outgoing(
             request.method,
-            origin_form(request.raw_path),
+            target,
             request_headers(request.headers.items(), body),
             body,
         )
@@ -156,12 +160,14 @@ class Proxy:
 
     async def _attempt(self, exchange: Exchange, name: str) -> web.StreamResponse:
         route, flight = exchange.route, exchange.flight
+        outgoing = exchange.outgoing
         if route.arm_faults(flight):
-            injected = await before_sending(flight)
-            if injected is not None:
-                return await self._inject(exchange, injected)
+            given = await before_sending(flight, outgoing)
+            if isinstance(given, InjectedAnswer):
+                return await self._inject(exchange, given)
+            outgoing = given
         count = partial(self._core.count_reset, route.config.name, name)
-        upstream = await self._upstream.send(route.bases[name], exchange.outgoing, count)
+        upstream = await self._upstream.send(route.bases[name], outgoing, count)
         try:
             return await self._pass_on(exchange, upstream)
         finally:
@@ -183,41 +189,103 @@ class Proxy:
     ) -> web.StreamResponse:
         """Stream the replica's answer to the client."""
         request, flight = exchange.request, exchange.flight
-        response = untouched(flight, upstream.status, response_headers(upstream), upstream.reason)
-        flight.status = upstream.status
+        headers, status, shaper = response_headers(upstream), upstream.status, None
+        if flight.armed:
+            if request.method != "HEAD":
+                shaper = shaper_for(flight, status, headers)
+            status, headers = shape_headers(flight, status, headers)
+        response = untouched(flight, status, headers, upstream.reason)
+        flight.status = status
+        reading = Reading.of(upstream, flight)
+        if shaper is not None:
+            return await self._pass_shaped(exchange, upstream, shaper, response, reading)
         if upstream.content.total_bytes:  # the body's begin is here: no need for two packets
             response.send_headers_with_body()
+        await self._begin(exchange, response)
         try:
-            await response.prepare(request)
+            async for chunk in upstream.content.iter_any():
+                await self._write(response, reading, chunk, last=upstream.content.at_eof())
+        except (aiohttp.ClientError, OSError):
+            return self._broke_off(exchange, reading)
+        return await self._complete(exchange, reading)
+
+    async def _begin(self, exchange: Exchange, response: web.StreamResponse) -> None:
+        try:
+            await response.prepare(exchange.request)
         except ConnectionError as error:
             raise ClientGone from error
         exchange.response = response
-        reading = Reading.of(upstream, flight)
-        try:
-            async for chunk in upstream.content.iter_any():
-                if reading.stalls:
-                    await self._write_stalled(response, reading, chunk)
-                    continue
-                await self._write(response, reading, chunk, last=upstream.content.at_eof())
-        except (aiohttp.ClientError, OSError):
-            flight.cause = Cause.LOST
-            reading.end()
-            _break_off(request)
-            return response
+
+    def _broke_off(self, exchange: Exchange, reading: "Reading") -> web.StreamResponse:
+        """End as the answer ended: in the middle, without an end mark."""
+        exchange.flight.cause = Cause.LOST
+        reading.end()
+        _break_off(exchange.request)
+        return exchange.response or web.Response()
+
+    async def _complete(self, exchange: Exchange, reading: "Reading") -> web.StreamResponse:
+        assert exchange.response is not None
         reading.end()
         try:
-            await response.write_eof()
+            await exchange.response.write_eof()
         except ConnectionError as error:
             raise ClientGone from error
-        flight.cause = Cause.COMPLETE
-        return response
+        exchange.flight.cause = Cause.COMPLETE
+        return exchange.response
 
-    async def _write_stalled(
-        self, response: web.StreamResponse, reading: "Reading", chunk: bytes
-    ) -> None:
-        tokens = reading.content_chunks
-        async for piece in stall_stream(reading.flight, chunk, reading.stalls, tokens):
-            await self._write(response, reading, piece)
+    async def _pass_shaped(
+        self,
+        exchange: Exchange,
+        upstream: aiohttp.ClientResponse,
+        shaper: Shaper,
+        response: web.StreamResponse,
+        reading: "Reading",
+    ) -> web.StreamResponse:
+        """Pass an answer on as its shaper says, step by step.
+
+        The headers leave with the first step. Where that is the body's end, the answer was held
+        back whole, so that its new length is known and said, if the replica said the old one.
+        """
+        steps: Iterable[Step]
+        try:
+            async for chunk in upstream.content.iter_any():
+                for step in shaper.feed(chunk):
+                    if exchange.response is None:
+                        await self._begin(exchange, response)
+                    if await self._perform(step, response, reading):
+                        return await self._end_early(step, exchange, reading)
+            lost = False
+        except (aiohttp.ClientError, OSError):
+            lost = True
+        steps = shaper.end()
+        if exchange.response is None:
+            steps = list(steps)
+            if upstream.content_length is not None and all(isinstance(s, Send) for s in steps):
+                response.content_length = sum(len(s.data) for s in steps if isinstance(s, Send))
+            await self._begin(exchange, response)
+        for step in steps:
+            if await self._perform(step, response, reading):
+                return await self._end_early(step, exchange, reading)
+        if lost:
+            return self._broke_off(exchange, reading)
+        return await self._complete(exchange, reading)
+
+    async def _perform(self, step: Step, response: web.StreamResponse, reading: "Reading") -> bool:
+        """Do one step; say whether it ends the answer."""
+        if isinstance(step, Send):
+            await self._write(response, reading, step.data)
+        elif isinstance(step, Cut | Close):
+            return True
+        else:
+            await hold_back(step.item, step.seconds)
+        return False
+
+    async def _end_early(
+        self, step: Step, exchange: Exchange, reading: "Reading"
+    ) -> web.StreamResponse:
+        if isinstance(step, Cut):
+            return self._broke_off(exchange, reading)
+        return await self._complete(exchange, reading)
 
     async def _write(
         self,
@@ -256,7 +324,6 @@ class Reading:
         self._first_byte_at: float | None = None
         if self._sse is not None:
             flight.facts, flight.is_stream = self._sse.facts, True
-        self.stalls = drawn_stalls(flight) if sse and flight.armed else []
 
     @classmethod
     def of(cls, upstream: aiohttp.ClientResponse, flight: Flight) -> "Reading":
@@ -267,10 +334,6 @@ class Reading:
         sse = fine and kind.startswith("text/event-stream")
         flight.owes_end = fine and flight.wants_stream and upstream.status < NOT_SUCCESS_FROM
         return cls(flight, decoder, sse=sse, plain=fine and not sse and "json" in kind)
-
-    def content_chunks(self) -> int:
-        """Content chunks passed on so far."""
-        return self.flight.facts.content_chunks
 
     def take(self, piece: bytes, now: float) -> None:
         """Read a piece that was written at `now` (loop seconds)."""

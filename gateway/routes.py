@@ -187,7 +187,12 @@ class RouteState:
 
     def arm_faults(self, flight: Flight) -> tuple[RunningFault, ...]:
         """Return the faults on the replica that is about to serve, and note them on the flight."""
-        flight.armed = tuple(item for item in self.faults.get(flight.replica, ()) if item.active)
+        base_model = self.config.models[0]
+        flight.armed = tuple(
+            item
+            for item in self.faults.get(flight.replica, ())
+            if item.active and item.may_meet(flight, base_model)
+        )
         return flight.armed
 
     def observe(self, replica: str, bad: bool, now: float) -> None:
