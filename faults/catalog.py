@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import get_args
 
 from pydantic import BaseModel
 
@@ -293,5 +292,5 @@ def parse_parameters(template: str, parameters: Mapping[str, object]) -> Paramet
     except SpecError as error:
         raise SpecErrors([error]) from None
     found = validate_document(model, parameters, written_by_hand=False)
-    assert isinstance(found, get_args(Parameters))
+    assert isinstance(found, Parameters)
     return found

@@ -18,6 +18,7 @@ from faults.parameters import (
     ErrorAnswer,
     Headers,
     LatencyPerToken,
+    Null,
     SlowDrip,
     StreamCut,
     StreamGarble,
@@ -97,7 +98,12 @@ def shaper_for(flight: Flight, status: int, headers: CIMultiDict[str]) -> Shaper
     for item in flight.armed:
         given = item.parameters
         entry = makers.get(type(given))
-        if entry is None or not item.active or not _can_act(flight, given):
+        if (
+            entry is None
+            or isinstance(given, Null)
+            or not item.active
+            or not _can_act(flight, given)
+        ):
             continue
         if not decide_touch(item.seed, flight.key, given.probability):
             continue

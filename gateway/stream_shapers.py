@@ -26,7 +26,6 @@ from gateway.steps import Close, Cut, Send, Step, Wait
 
 _STRUCTURE = re.compile(rb'[{}\[\]:,"]')
 _IN_TEXT = re.compile(rb'"(?:content|text|arguments|reasoning|reasoning_content)"\s*:\s*"')
-_FIRST_STRING = re.compile(rb'"')
 
 
 class EventShaper:
@@ -38,6 +37,7 @@ class EventShaper:
         self._events = Events()
         self._reader = SseReader()
         self._is_done = False
+        self._is_over = False
 
     @property
     def tokens(self) -> int:
@@ -45,7 +45,9 @@ class EventShaper:
         return self._reader.facts.content_chunks
 
     def feed(self, chunk: bytes) -> Iterable[Step]:
-        """Take body bytes; give the steps that are due."""
+        """Take body bytes; give the steps that are due. After a cut or a close nothing follows."""
+        if self._is_over:
+            return
         if not self._acts():
             yield from self._let_go(chunk)
             return
@@ -55,6 +57,8 @@ class EventShaper:
             else:
                 yield from self.held()
                 yield Send(event)
+            if self._is_over:
+                return
         if not self._acts():
             yield from self._let_go(b"")
 
@@ -75,6 +79,12 @@ class EventShaper:
         self._flight.touch(self._item)
         self._is_done = last
 
+    def end_with(self, ending: Step) -> Step:
+        """Note that this answer ends here, and let nothing follow."""
+        self.act()
+        self._is_over = True
+        return ending
+
     def count(self, event: bytes) -> int:
         """Count the content chunks of an event."""
         before = self.tokens
@@ -85,6 +95,8 @@ class EventShaper:
         return not self._is_done and self._item.active
 
     def _let_go(self, more: bytes) -> Iterator[Step]:
+        if self._is_over:
+            return
         yield from self.held()
         if rest := self._events.rest() + more:
             yield Send(rest)
@@ -136,8 +148,7 @@ class CutOff(EventShaper):
             self.count(event)
             yield Send(event)
         elif not given.final_chunk and not given.done:
-            self.act()
-            yield self._ending()
+            yield self.end_with(self._ending())
         elif self._may_pass(event):
             yield Send(event)
         else:
@@ -147,8 +158,7 @@ class CutOff(EventShaper):
         """Break off at the end too, if the answer was long enough and nothing broke it before."""
         rude = self._given.ending == "abrupt" and self.tokens >= self._given.after_tokens
         if self._acts() and rude and self.tokens:
-            self.act()
-            yield self._ending()
+            yield self.end_with(self._ending())
         else:
             yield from super().end()
 
@@ -174,9 +184,9 @@ class LateError(EventShaper):
             self.count(event)
             yield Send(event)
         else:
-            self.act()
+            ending = self.end_with(Close(self._item))
             yield Send(error_events(self._given.status))
-            yield Close(self._item)
+            yield ending
 
 
 class Garble(EventShaper):
@@ -252,8 +262,8 @@ def spoil(event: bytes, kind: str, u: float) -> bytes:
         middle = start + max(1, (len(body) - start) // 2)
         return event[:middle] + event[len(body) :]
     if kind == "invalid-utf8":
-        found = _IN_TEXT.search(event) or _FIRST_STRING.search(event, event.index(b"{"))
-        at = found.end() if found else event.index(b"{") + 1
+        found = _IN_TEXT.search(event)
+        at = found.end() if found else event.index(b'"', event.index(b"{")) + 1
         return event[:at] + b"\xff" + event[at:]
     return _flip(event, u)
 
