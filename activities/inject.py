@@ -5,9 +5,9 @@ what the gateway observed after acting, not what was asked. A second attempt fin
 and says so (`first` is false): one injection, however often the answer was lost.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, FiniteFloat
+from pydantic import BaseModel, Field, FiniteFloat
 from temporalio import activity
 
 from activities.ports import AuditLog, GatewayControl, Now
@@ -32,6 +32,8 @@ class FaultItem(BaseModel, frozen=True):
     replicas: tuple[str, ...]
     max_seconds: FiniteFloat
     seed: int
+    match: Annotated[dict[str, str], Field(exclude_if=lambda match: not match)] = {}
+    """Rule → pattern; what matches not is not met. Not sent when there is none."""
 
 
 class InjectInput(BaseModel, frozen=True):

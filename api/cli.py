@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import typer
 
-from api.commands import control, experiment, records, stack
+from api.commands import control, experiment, faults, records, stack
 
 EXIT_NOTHING_LEARNT = 3
 EXIT_STOPPED = 2
@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for theme in (stack, experiment, records, control):
+for theme in (stack, experiment, records, control, faults):
     theme.register(app)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import Final, Literal
 
 from pydantic import BaseModel, Field, FiniteFloat
@@ -99,7 +100,7 @@ def admit(given: AdmitInput) -> AdmitReport:
         given = given.model_copy(update={"rate": 0.0})
     spec = given.spec
     plan = expected_plan(spec, given.rate, given.bad_ratio, given.requests_per_unit)
-    findings = [*_radius(given), *_replicas(given), *_lengths(given)]
+    findings = [*_radius(given), *_replicas(given), *_match(given), *_lengths(given)]
     try:
         promised = given.objectives or objectives(spec)
     except SpecErrors as errors:
@@ -153,6 +154,13 @@ def _replicas(given: AdmitInput) -> Iterator[Finding]:
             f"load alone makes latencies differ; equal at share {part:.3g}"
         )
         yield _warning("unequal_load", "arms.chaos.share", message)
+
+
+def _match(given: AdmitInput) -> Iterator[Finding]:
+    arm = given.spec.fault.match.arm
+    if arm is not None and not fnmatchcase("chaos", arm):
+        message = f'"{arm}" never matches: the fault is on the replicas of the arm "chaos"'
+        yield _problem("match", "fault.match.arm", message)
 
 
 def _lengths(given: AdmitInput) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from simulated_engine.adapters import Adapters
 from simulated_engine.errors import ApiError, bad_request, internal_error, unknown_model
+from simulated_engine.extras import call_answer, call_stream, embeddings_answer, named_call
 from simulated_engine.generation import Generation, Pace
 from simulated_engine.language import Voice, base_voice
 from simulated_engine.metrics import Metrics
@@ -27,6 +28,8 @@ _MAX_BODY_BYTES = 64 * 2**20
 
 _CLIENT_GONE = 499
 """Status counted when the client has left. Source: nginx's code for it."""
+
+EVENTS = "text/event-stream; charset=utf-8"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -61,6 +64,7 @@ class Engine:
                 web.post("/resume", self._resume),
                 web.post("/v1/chat/completions", self._chat),
                 web.post("/v1/completions", self._completion),
+                web.post("/v1/embeddings", self._embeddings),
                 web.post("/v1/load_lora_adapter", self._load_adapter),
                 web.post("/v1/unload_lora_adapter", self._unload_adapter),
             ]
@@ -137,13 +141,38 @@ class Engine:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         return await self._answer(request, chat=True)
 
+    async def _embeddings(self, request: web.Request) -> web.StreamResponse:
+        fields = await _read_json(request)
+        body = embeddings_answer(fields, self._options.model, int(time.time()))
+        return web.Response(body=body, content_type="application/json")
+
+    async def _call_tool(
+        self, http: web.Request, asked: CompletionRequest, call: tuple[str, str]
+    ) -> web.StreamResponse:
+        head = {"id": _identity(asked), "created": int(time.time()), "model": asked.model}
+        if not asked.stream:
+            body = call_answer(head, *call)
+            return web.Response(body=body, content_type="application/json")
+        response = web.StreamResponse(headers={"content-type": EVENTS})
+        await response.prepare(http)
+        for chunk in call_stream(head, *call):
+            await response.write(chunk)
+        await response.write_eof()
+        return response
+
     async def _completion(self, request: web.Request) -> web.StreamResponse:
         return await self._answer(request, chat=False)
 
     async def _answer(self, request: web.Request, chat: bool) -> web.StreamResponse:
+        if request.content_type.startswith("text/"):
+            # The real engine refuses all but JSON; here a body without a type is read all the same.
+            raise bad_request("Unsupported Media Type: Only 'application/json' is allowed")
         raw, options = await request.read(), self._options
         asked = read_request(raw, chat, options.max_model_len, options.model)
         voice, adapter = self._voice_of(asked.model)
+        call = named_call(raw) if chat else None
+        if call is not None:
+            return await self._call_tool(request, asked, call)
         if self._draw(options.misbehaviour.error_rate):
             raise internal_error("EngineCore encountered an issue (injected by --error-rate)")
         generation = Generation(asked, adapter, self._pace, self._scheduler)
@@ -193,7 +222,7 @@ class Engine:
         cut = not fails and self._draw(misbehaviour.truncate_rate)
         written = length // 2 if fails or cut else length
         shape = StreamShape(request, _identity(request), int(time.time()))
-        response = web.StreamResponse(headers={"content-type": "text/event-stream; charset=utf-8"})
+        response = web.StreamResponse(headers={"content-type": EVENTS})
         await response.prepare(http)
         start = voice.start(request.prompt)
         # The engine's first output makes both the role chunk and the first token.

@@ -97,6 +97,7 @@ def injection(
             replicas=admitted.chaos,
             max_seconds=spec.fault.duration,
             seed=zlib.crc32(run_id.encode()),
+            match=spec.fault.match.model_dump(exclude_none=True),
         ),
     )
 

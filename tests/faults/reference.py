@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from faults.durations import Seconds, format_duration
+from faults.match import Match
 
 _SECONDS = get_args(Seconds)[-1]
 ROOT = Path(__file__).parents[2]
@@ -50,10 +51,13 @@ def models_of_union(field: FieldInfo) -> list[type[BaseModel]]:
 def _template_rows(key: str, models: list[type[BaseModel]]) -> Iterator[tuple[str, ...]]:
     words = " or ".join(f"`{get_args(m.model_fields['template'].annotation)[0]}`" for m in models)
     yield (f"`{key}.template`", words, "needed", "", "Which fault.")
-    yield (f"`{key}.parameters`", "mapping", "needed", "", "See the template below.")
+    yield (f"`{key}.parameters`", "mapping", "needed", "", "See docs/faults.md.")
     length = models[0].model_fields["duration"]
     told = "Longest that the fault holds."
     yield (f"`{key}.duration`", _kind(length), _default(length), _bounds(length), told)
+    told = "Which requests it may meet; default: all that reach its replicas."
+    yield (f"`{key}.match`", "mapping", "none", "", told)
+    yield from rows(Match, f"{key}.match.")
 
 
 def _is_union(field: FieldInfo) -> bool:

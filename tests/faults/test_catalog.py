@@ -10,6 +10,24 @@ GOOD = {
     "gateway/latency-pareto": {"probability": 0.02},
     "gateway/error": {"probability": 0.1, "status": 429, "retry_after": 2.0},
     "gateway/stream-stall": {"after_tokens": 2, "stall": 4.0, "probability": 0.04},
+    "gateway/latency-fixed": {"delay": 1.0, "probability": 0.5},
+    "gateway/latency-per-token": {"delay": 0.01, "probability": 0.5},
+    "gateway/dependency-latency": {"upstream": "b*", "delay": 1.0, "probability": 0.5},
+    "gateway/rate-limit": {"probability": 0.5, "retry_after": 60.0, "form": "http-date"},
+    "gateway/quota-overrun": {"probability": 0.5, "limit": 1000},
+    "gateway/stream-cut": {"after_tokens": 0, "probability": 0.5, "ending": "clean", "done": True},
+    "gateway/stream-garble": {"kind": "half-event", "probability": 0.5},
+    "gateway/slow-drip": {"piece_bytes": 1, "pause": 0.5, "probability": 0.5},
+    "gateway/headers": {
+        "side": "answer",
+        "action": "set",
+        "name": "X-A",
+        "value": "b c",
+        "probability": 0.5,
+    },
+    "gateway/tenant-confusion": {"kind": "claim", "tenant": "other", "probability": 0.5},
+    "gateway/constant-embeddings": {"vector": "zeros", "probability": 0.5},
+    "gateway/tool-calls": {"kind": "wrong-type", "probability": 0.5},
     "null": {},
 }
 
@@ -46,6 +64,43 @@ BAD = {
         {"base": 1.0, "cap": 0.5, "probability": 0.1},
     ),
     "a parameter of another template": ("null", {"probability": 0.1}),
+    "an error after tokens outside a stream": (
+        "gateway/error",
+        {"probability": 0.1, "after_tokens": 3},
+    ),
+    "a date without a time": ("gateway/rate-limit", {"probability": 0.1, "form": "http-date"}),
+    "a length of the body": (
+        "gateway/headers",
+        {
+            "side": "answer",
+            "action": "remove",
+            "name": "content-LENGTH",
+            "probability": 0.1,
+        },
+    ),
+    "two headers in one": (
+        "gateway/headers",
+        {
+            "side": "answer",
+            "action": "set",
+            "name": "x-a",
+            "value": "b\r\nx-c: d",
+            "probability": 0.1,
+        },
+    ),
+    "set to nothing": (
+        "gateway/headers",
+        {"side": "request", "action": "set", "name": "x-a", "probability": 0.1},
+    ),
+    "removed to a value": (
+        "gateway/headers",
+        {"side": "request", "action": "remove", "name": "x-a", "value": "b", "probability": 0.1},
+    ),
+    "a tenant in the host": (
+        "gateway/tenant-confusion",
+        {"kind": "header", "tenant": "o", "header": "Host", "probability": 0.1},
+    ),
+    "pieces of no byte": ("gateway/slow-drip", {"piece_bytes": 0, "probability": 0.1}),
     "nothing said about the share": ("gateway/latency-pareto", {}),
 }
 

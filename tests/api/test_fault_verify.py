@@ -1,0 +1,86 @@
+"""Proofs on a gateway before a simulated engine; what has no effect, or stays on, has none."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp.test_utils import TestServer
+
+from api.context import Context
+from api.fault_verify import Proof, Verdict, verify
+from faults.catalog import CATALOG
+from gateway import proxy
+from gateway.upstream import Outgoing
+from settings import AuditSettings, GatewaySettings, TemporalSettings
+from simulated_engine.options import EngineOptions
+from simulated_engine.server import Engine
+from targets.errors import TargetRejected
+from tests.gateway.harness import Gate, Stub, good
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+async def gate(tmp_path: Path) -> AsyncIterator[Gate]:
+    options = EngineOptions(ttft_seconds=0.02, itl_seconds=0.005)
+    async with TestServer(Engine(options).app()) as engine:
+        base = str(engine.make_url("")).rstrip("/")
+        async with Gate(tmp_path, {"a": base, "b": base}) as gate:
+            yield gate
+
+
+def context(gate: Gate) -> Context:
+    token = gate.folder / "token"
+    settings = GatewaySettings(url=gate.url, admin_token_file=token)
+    return Context(TemporalSettings(), settings, AuditSettings(), "simulated")
+
+
+async def check(gate: Gate, *templates: str) -> list[Proof]:
+    return await verify(context(gate), templates, None, None)
+
+
+async def test_every_fault_is_proven_on_and_off_and_nothing_is_left(gate: Gate) -> None:
+    found = await check(gate, *CATALOG)
+    unproven = [p for p in found if (p.effect, p.removal) != (Verdict.PROVEN, Verdict.PROVEN)]
+    assert not unproven
+    assert {proof.template for proof in found} == set(CATALOG)
+    assert (await gate.ok("GET", "/leases?open=true"))["leases"] == []
+    records = await gate.records()
+    assert records and all(record.probe and record.replica == "b" for record in records)
+
+
+async def test_faults_that_do_nothing_are_unproven(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def send(_: object, outgoing: Outgoing) -> Outgoing:
+        return outgoing
+
+    monkeypatch.setattr(proxy, "before_sending", send)
+    monkeypatch.setattr(proxy, "shaper_for", lambda *_: None)
+    monkeypatch.setattr(proxy, "shape_headers", lambda _, status, headers: (status, headers))
+    for proof in await check(gate, *CATALOG):
+        expected = Verdict.UNPROVEN if CATALOG[proof.template].expects_effect else Verdict.PROVEN
+        assert proof.effect is expected, proof
+
+
+async def test_a_fault_that_stays_on_is_not_proven_removed(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = gate.server.core.routes["chat"]
+    monkeypatch.setattr(type(state), "take_off", lambda *_: None)
+    (proof, *_) = await check(gate, "gateway/error")
+    assert (proof.effect, proof.removal) == (Verdict.PROVEN, Verdict.UNPROVEN)
+
+
+async def test_what_the_target_does_not_have_is_no_proof(tmp_path: Path) -> None:
+    async with Stub(good()) as stub:
+        async with Gate(tmp_path, {"a": stub.url}, {"models": ["m"]}) as gate:
+            found = await check(gate, "gateway/tool-calls", "gateway/constant-embeddings")
+            assert len(found) == 6
+            assert {(p.effect, p.removal) for p in found} == {(Verdict.NOT_HERE, Verdict.NOT_HERE)}
+
+
+async def test_a_route_that_a_run_holds_is_left_alone(gate: Gate) -> None:
+    await gate.lease("L")
+    with pytest.raises(TargetRejected, match="route_busy"):
+        await check(gate, "null")
