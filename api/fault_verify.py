@@ -117,9 +117,12 @@ async def verify(
         found = _named(await admin.routes(), route, "route")
         chosen = _named(found["replicas"], replica, "replica", last=True)["name"]
         model = found["models"][0]
-        prober = Prober(client, context.gateway.token(), "" if model == "*" else model, chosen)
+        token = context.gateway.token()
         if model == "*":
-            prober = Prober(client, prober.token, await _first_model(client), chosen)
+            headers = {PROBE_HEADER: token, PIN_HEADER: chosen}
+            listed = (await client.get("/v1/models", headers=headers)).json()
+            model = str(listed["data"][0]["id"])
+        prober = Prober(client, token, model, chosen)
         pace = await _pace(prober)
         wanted = [case for case in cases(pace, chosen) if case.template in templates]
         wanted.sort(key=lambda case: list(CATALOG).index(case.template))
@@ -139,11 +142,6 @@ def _named(
         message = f'there is no {what} "{name}"; there are {", ".join(names)}'
         raise SpecError("", message, nearest(name, names))
     return found[names.index(name)]
-
-
-async def _first_model(client: httpx.AsyncClient) -> str:
-    answer = await client.get("/v1/models")
-    return str(answer.json()["data"][0]["id"])
 
 
 async def _pace(prober: Prober) -> float:

@@ -46,7 +46,7 @@ class EventShaper:
 
     def feed(self, chunk: bytes) -> Iterable[Step]:
         """Take body bytes; give the steps that are due. After a cut or a close nothing follows."""
-        if self._is_over:
+        if self._has_ended():
             return
         if not self._acts():
             yield from self._let_go(chunk)
@@ -57,7 +57,7 @@ class EventShaper:
             else:
                 yield from self.held()
                 yield Send(event)
-            if self._is_over:
+            if self._has_ended():
                 return
         if not self._acts():
             yield from self._let_go(b"")
@@ -94,8 +94,11 @@ class EventShaper:
     def _acts(self) -> bool:
         return not self._is_done and self._item.active
 
+    def _has_ended(self) -> bool:
+        return self._is_over
+
     def _let_go(self, more: bytes) -> Iterator[Step]:
-        if self._is_over:
+        if self._has_ended():
             return
         yield from self.held()
         if rest := self._events.rest() + more:
@@ -220,20 +223,23 @@ class Drip:
         """Cut the bytes up, with a pause before each piece but the first."""
         at = 0
         while at < len(chunk):
-            if not self._item.active:
+            if not self._acts():
                 yield Send(chunk[at:])
                 return
             if not self._is_first:
                 self._flight.touch(self._item)
                 yield Wait(self._given.pause, self._item)
             self._is_first = False
-            size = self._given.piece_bytes if self._item.active else len(chunk)
+            size = self._given.piece_bytes if self._acts() else len(chunk)
             yield Send(chunk[at : at + size])
             at += size
 
     def end(self) -> Iterable[Step]:
         """Nothing is held back."""
         return ()
+
+    def _acts(self) -> bool:
+        return self._item.active
 
 
 def error_object(code: int, message: str, kind: str) -> bytes:
