@@ -93,7 +93,7 @@ class ErrorAnswer(BaseModel, frozen=True):
     """Send status 200 and an error object inside the stream, as engines do when they fail late."""
     retry_after: Annotated[Seconds, Field(ge=0, le=3600)] | None = None
     """Value of the `Retry-After` header, whole seconds are sent; default none."""
-    after_tokens: Tokens = 0
+    after_tokens: Annotated[Tokens, Field(exclude_if=lambda tokens: tokens == 0)] = 0
     """With `in_stream`: content chunks of the real answer that pass before the error; 0: it comes
     instead of an answer. Shorter answers are not touched."""
 

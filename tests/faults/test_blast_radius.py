@@ -33,6 +33,10 @@ REFUSED = {
     "a fault that is too short": (asked({"fault__duration": "9s"}), "duration"),
     "a fault that is too long": (asked({"fault__duration": "61m"}), "duration"),
     "a lease that one lost renewal ends": (asked({"lease": {"seconds": 5.9}}), "lease"),
+    "a rule that never meets the fault's replicas": (
+        asked({"fault__match": {"arm": "contr*"}}),
+        "match",
+    ),
     "a class of fault that is not allowed": (
         asked(limits=Limits(blast=BlastClass.NONE)),
         "blast",
@@ -54,6 +58,10 @@ REFUSED = {
 def test_an_experiment_that_must_not_run_is_refused(given, code):
     problems, _ = codes(given)
     assert code in problems
+
+
+def test_rules_that_can_match_are_admitted():
+    assert codes(asked({"fault__match": {"arm": "cha*", "tenant": "acme"}})) == (set(), set())
 
 
 def test_a_guard_that_cannot_fire_is_told_with_the_figure_and_the_largest_rate():

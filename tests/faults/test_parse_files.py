@@ -89,6 +89,29 @@ def test_a_typo_is_one_line_with_file_line_and_fix(old, new, told):
     assert abs(int(number) - changed) <= 1  # a list that became empty is told at its key
 
 
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("tennant: a", 'fault.match.tennant: unknown key (did you mean "tenant"?)'),
+        ("tenant: ''", "fault.match.tenant"),
+        ("tenant: 3", "fault.match.tenant: text is needed"),
+        ("tenant: [a]", "fault.match.tenant: text is needed"),
+    ],
+)
+def test_a_wrong_match_rule_is_told_with_its_place(rule, told):
+    text = edited("  duration: 6m", f"  match: {{{rule}}}\n  duration: 6m")
+    (line,) = lines(experiment=text)
+    assert told in line
+
+
+def test_match_rules_are_read_and_left_out_of_the_wire_form_when_there_are_none():
+    plain = document()
+    assert "match" not in parse_experiment(plain).document()["fault"]
+    matched = parse_experiment(document(fault__match={"tenant": "acme", "path": "/v1/*"}))
+    assert matched.fault.match.tenant == "acme"
+    assert ExperimentSpec.model_validate(matched.document()) == matched
+
+
 def test_several_problems_are_several_lines():
     text = edited("stall: 4s", "stal: 4s").replace("share: 0.5", "shar: 0.5")
     assert len(lines(experiment=text)) == 2

@@ -1,7 +1,7 @@
 """The shape of everything that travels, taken from what the worker registers.
 
 `breaks` says what a reader of yesterday or a history of yesterday could not bear: it allows new
-optional fields, and nothing else.
+optional fields and new members of tagged unions, and nothing else.
 """
 
 from collections.abc import Iterator
@@ -86,13 +86,33 @@ def _differences(
         seen |= {before["$ref"]}
     before, after = _follow(before, old_root), _follow(after, new_root)
     if isinstance(before, dict) and isinstance(after, dict):
-        for key in sorted((set(before) | set(after)) - PROSE - {"$defs"}):
+        apart = PROSE | {"$defs"}
+        if "discriminator" in before and "discriminator" in after:
+            apart |= {"discriminator", "oneOf"}
+            yield from _members((before, old_root), (after, new_root), at, seen)
+        for key in sorted((set(before) | set(after)) - apart):
             yield from _key(key, (before, old_root), (after, new_root), f"{at}.{key}", seen)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (one, other) in enumerate(zip(before, after, strict=True)):
             yield from _differences((one, old_root), (other, new_root), f"{at}[{index}]", seen)
     elif before != after:
         yield f"{at}: was {before!r}, is {after!r}"
+
+
+def _members(
+    old: tuple[Json, Json], new: tuple[Json, Json], at: str, seen: frozenset[str]
+) -> Iterator[str]:
+    """Compare tagged unions: a new member breaks nothing, as long as nobody sends it yet."""
+    (before, old_root), (after, new_root) = old, new
+    was, now = before["discriminator"], after["discriminator"]
+    if was["propertyName"] != now["propertyName"]:
+        yield f"{at}: was told apart by {was['propertyName']!r}, is by {now['propertyName']!r}"
+    for tag, ref in was["mapping"].items():
+        if tag not in now["mapping"]:
+            yield f"{at}[{tag}]: is gone"
+            continue
+        pair = {"$ref": ref}, {"$ref": now["mapping"][tag]}
+        yield from _differences((pair[0], old_root), (pair[1], new_root), f"{at}[{tag}]", seen)
 
 
 def _key(

@@ -6,10 +6,10 @@ that is renamed, retyped or newly required leaves a run stuck where nobody can u
 
 import copy
 import json
-from typing import Any
+from typing import Annotated, Any, Literal, Union
 
 import pytest
-from pydantic import BaseModel, TypeAdapter, create_model
+from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from tests.golden.schemas import breaks, names, schemas
 from tests.golden.snapshot import stored
@@ -105,6 +105,32 @@ def test_any_other_change_is_told_with_its_place(field: str, change: dict[str, A
     found = breaks(schema(Model), schema(new), "handler")
     assert found and all(line.startswith("handler.properties.inner") for line in found)
     assert any(field in line for line in found)
+
+
+class A(BaseModel):
+    kind: Literal["a"]
+    ratio: float
+
+
+class B(BaseModel):
+    kind: Literal["b"]
+
+
+class C(BaseModel):
+    kind: Literal["c"]
+
+
+def union(*members: Any) -> dict[str, Any]:
+    tagged = Annotated[Union[members], Field(discriminator="kind")]  # noqa: UP007
+    return schema(create_model("Holder", one=(tagged, ...)))
+
+
+def test_a_new_member_of_a_tagged_union_breaks_nothing_and_any_other_change_is_told() -> None:
+    assert breaks(union(A, B), union(A, B, C)) == []
+    assert breaks(union(A, B, C), union(A, B)) == [".properties.one[c]: is gone"]
+    changed = create_model("A", kind=(Literal["a"], ...), ratio=(int, ...))
+    (told,) = breaks(union(A, B), union(changed, B, C))
+    assert told.startswith(".properties.one[a].properties.ratio")
 
 
 def test_a_field_that_is_gone_is_told() -> None:
