@@ -260,7 +260,8 @@ class Proxy:
         steps = shaper.end()
         if exchange.response is None:
             steps = list(steps)
-            if upstream.content_length is not None and all(isinstance(s, Send) for s in steps):
+            is_known = not lost and all(isinstance(step, Send) for step in steps)
+            if is_known and upstream.content_length is not None:
                 response.content_length = sum(len(s.data) for s in steps if isinstance(s, Send))
             await self._begin(exchange, response)
         for step in steps:

@@ -3,10 +3,14 @@
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from activities.admit import AdmitResult, parse_documents
 from activities.inject import FaultItem, InjectInput, Injection, InjectResult, SplitSpec
+from gateway.items import FaultSpec
 from targets.errors import TargetRejected, TargetTimeout
 from tests.activities.fakes import Acts, FakeAudit, FakeGateway, clock
 from tests.activities.fly import fly
+from tests.faults.documents import document
+from workflows.plans import injection
 
 INPUT = InjectInput(
     run_id="r",
@@ -81,3 +85,14 @@ def test_a_lease_that_is_over_takes_no_fault(state: str) -> None:
     with pytest.raises(TargetRejected):
         scene.play()
     assert scene.gateway.leases["r.lease"]["items"] == {}
+
+
+def test_match_rules_of_a_document_reach_the_gateway_and_no_rule_is_not_sent() -> None:
+    admitted = AdmitResult.model_construct(control=("a",), chaos=("b",))
+    for rules in ({}, {"tenant": "acme", "path": "/v1/*"}):
+        parsed = parse_documents(document(fault__match=rules))
+        made = injection(parsed, admitted, "run", "lease", 0)
+        sent = made.model_dump(mode="json")["fault"]
+        assert sent.get("match", {}) == rules
+        assert ("match" in sent) is bool(rules)
+        assert FaultSpec.model_validate(sent).match.model_dump(exclude_none=True) == rules

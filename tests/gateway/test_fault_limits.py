@@ -96,3 +96,20 @@ async def test_a_cut_ends_the_work_of_the_replica_too(tmp_path: Path) -> None:
         assert (await gate.chat())[1] == token("a")
         async with asyncio.timeout(1):
             await gone.wait()
+
+
+async def test_a_held_back_answer_that_the_replica_breaks_off_breaks_off_for_the_client(
+    tmp_path: Path,
+) -> None:
+    async def script(seen: Seen) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"
+        await seen.send(head + b'{"choices": [')
+        seen.writer.close()
+
+    async with Stub(script) as stub, Gate(tmp_path, {"a": stub.url}) as gate:
+        await gate.lease()
+        await gate.fault("gateway/tool-calls", {"kind": "truncated", "probability": 1.0})
+        got = await ask(gate, stub, Case("", {}, bool, path="/tools"))
+        assert (got.broken, got.body) == (True, b'{"choices": [')
+        record = await gate.record()
+        assert (record.outcome, record.touched) == (Outcome.TRANSPORT, ())

@@ -244,6 +244,14 @@ def test_tool_calls_of_a_plain_answer_are_spoilt_and_others_left(kind: str) -> N
     assert it.touched == []
 
 
+def test_a_plain_answer_that_is_held_back_is_let_go_when_the_item_ends() -> None:
+    fault = item("gateway/tool-calls", kind="truncated")
+    made = shaper(flight(fault), PLAIN)
+    assert list(made.feed(b'{"choices":')) == []
+    fault.end()
+    assert steps(made, b" []}") == [Send(b'{"choices": []}')]
+
+
 @pytest.mark.parametrize("arguments", ["", "[]", "{}", "no json", '{"a": '])
 def test_arguments_that_cannot_lose_a_field_are_left(arguments: str) -> None:
     assert spoil_arguments(arguments, "missing-required", ()) is None
