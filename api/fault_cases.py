@@ -177,7 +177,7 @@ def _are_different(seen: Seen) -> bool:
 
 
 def _loses_field(seen: Seen) -> bool:
-    return _called(seen) == {}
+    return bool(_called(seen) == {})
 
 
 def _bad_events(seen: Seen) -> int:
@@ -387,7 +387,7 @@ def _changed() -> list[Case]:
             tools,
             "wrong-type",
             {"kind": "wrong-type"},
-            lambda seen: _called(seen) == {"city": 0},
+            lambda seen: bool(_called(seen) == {"city": 0}),
             body=_CALL,
             applies=_has_fields,
         ),

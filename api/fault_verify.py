@@ -174,12 +174,15 @@ async def _under_lease(
     try:
         found = []
         for number, case in enumerate(wanted):
+            proof: Proof | None = None
             for attempt in range(ATTEMPTS):
                 await admin.renew_lease(lease, LEASE_SECONDS)
-                item = f"fault-{number}-{attempt}"
-                proof = await _prove(admin, prober, (lease, item), case)
+                tried = await _prove(admin, prober, (lease, f"fault-{number}-{attempt}"), case)
+                if proof is None or tried.effect is not Verdict.NOT_HERE:
+                    proof = tried  # a target that stays broken says nothing new
                 if Verdict.UNPROVEN not in {proof.effect, proof.removal}:
                     break
+            assert proof is not None
             found.append(proof)
         return found
     finally:
