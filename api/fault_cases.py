@@ -128,6 +128,7 @@ _TOOL = {
     "type": "function",
     "function": {
         "name": "weather",
+        "strict": True,
         "parameters": {
             "type": "object",
             "properties": {"city": {"type": "string", "enum": ["Oslo"]}},
@@ -145,11 +146,24 @@ _CALL = {
 _TEXTS = {"input": ["a river", "a stone"]}
 
 
-def _has_fields(seen: Seen) -> bool:
+def _called(seen: Seen) -> Any:
+    """Return the arguments of the call, read; None if they cannot be, or if there is no call."""
     try:
-        return seen.is_good and bool(json.loads(seen.arguments()))
+        return json.loads(seen.arguments())
     except ValueError:
-        return False
+        return None
+
+
+def _has_call(seen: Seen) -> bool:
+    return seen.is_good and _called(seen) is not None
+
+
+def _has_fields(seen: Seen) -> bool:
+    return seen.is_good and isinstance(found := _called(seen), dict) and "city" in found
+
+
+def _is_cut_short(seen: Seen) -> bool:
+    return bool(seen.arguments()) and _called(seen) is None
 
 
 def _are_constant(seen: Seen) -> bool:
@@ -163,7 +177,7 @@ def _are_different(seen: Seen) -> bool:
 
 
 def _loses_field(seen: Seen) -> bool:
-    return seen.arguments().strip() == "{}"
+    return bool(_called(seen) == {})
 
 
 def _bad_events(seen: Seen) -> int:
@@ -349,17 +363,17 @@ def _changed() -> list[Case]:
             tools,
             "truncated",
             {"kind": "truncated"},
-            lambda seen: bool(seen.arguments()) and not seen.arguments().endswith("}"),
+            _is_cut_short,
             body=_CALL,
-            applies=_has_fields,
+            applies=_has_call,
         ),
         Case(
             tools,
             "truncated, plain",
             {"kind": "truncated"},
-            lambda seen: bool(seen.arguments()) and not seen.arguments().endswith("}"),
+            _is_cut_short,
             body=plain,
-            applies=_has_fields,
+            applies=_has_call,
         ),
         Case(
             tools,
@@ -373,7 +387,7 @@ def _changed() -> list[Case]:
             tools,
             "wrong-type",
             {"kind": "wrong-type"},
-            lambda seen: seen.arguments().replace(" ", "") == '{"city":0}',
+            lambda seen: bool(_called(seen) == {"city": 0}),
             body=_CALL,
             applies=_has_fields,
         ),

@@ -158,9 +158,9 @@ $ burnproof faults verify --all
 its own and sees nothing; puts the fault on, sends the same and sees the effect; takes it off, sends
 it again and sees nothing. Its requests are probes of a tenant of its own, and a match rule keeps
 everybody else's away from the fault: they are in no SLI and in no count. Exit code 1 if an effect
-or a removal is not proven. A fault that has nothing to act on at this target (embeddings of a chat
-model) is told as `not here`: that is no proof, and alone it ends with 3. While a run is on, the
-lease of the route is taken and `verify` is refused.
+or a removal is not proven in two tries. A fault that has nothing to act on at this target
+(embeddings of a chat model) is told as `not here`: that is no proof, and alone it ends with 3.
+While a run is on, the lease of the route is taken and `verify` is refused.
 
 Every fault hangs on a lease, has a seed, and touches the share `probability` of the requests it
 meets: who is touched depends on seed and request alone. A fault that is drawn but cannot act on

@@ -20,6 +20,7 @@ from api.context import Context
 from api.fault_cases import CHAT, TENANT, TOKENS, Case, Seen, cases
 from faults.catalog import CATALOG
 from slo.errors import SpecError, nearest
+from targets.errors import TargetUnavailable
 from targets.gateway_admin import PIN_HEADER, PROBE_HEADER, GatewayAdmin
 
 LEASE_SECONDS = 60.0
@@ -32,6 +33,9 @@ PACE_FACTOR = 4.0
 """Delays over the time of a healthy request."""
 
 REQUEST_SECONDS = 60.0
+
+ATTEMPTS = 2
+"""Tries of one case: a machine that stood still for a moment must not look like a fault."""
 
 
 class Verdict(StrEnum):
@@ -64,7 +68,11 @@ class Prober:
     replica: str
 
     async def ask(self, case: Case) -> Seen:
-        """Send the request of a case, and read the answer byte by byte."""
+        """Send the request of a case, and read the answer piece by piece.
+
+        Raises:
+            TargetUnavailable: there is no answer at all.
+        """
         body: dict[str, Any] = {"model": self.model, **case.body}
         if case.path == CHAT:
             chat = {
@@ -81,16 +89,23 @@ class Prober:
             "x-tenant-id": case.tenant,
             "accept-encoding": "identity",
         }
+        try:
+            return await self._read(case.path, body, headers)
+        except httpx.TransportError as lost:
+            told = f"no answer from the gateway to {case.path}: {type(lost).__name__}"
+            raise TargetUnavailable(told) from lost
+
+    async def _read(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> Seen:
         began = time.monotonic()
         first, last, gap, raw, broken = 0.0, 0.0, 0.0, b"", False
-        async with self.client.stream("POST", case.path, json=body, headers=headers) as answer:
+        async with self.client.stream("POST", path, json=body, headers=headers) as answer:
             first = last = time.monotonic() - began
             try:
                 async for piece in answer.aiter_raw():
                     now = time.monotonic() - began
                     gap, last = max(gap, now - last if raw else 0.0), now
                     raw += piece
-            except httpx.RemoteProtocolError:
+            except (httpx.NetworkError, httpx.RemoteProtocolError):
                 broken = True
             pairs = tuple(
                 (key.decode("latin-1"), value.decode("latin-1"))
@@ -159,8 +174,16 @@ async def _under_lease(
     try:
         found = []
         for number, case in enumerate(wanted):
-            await admin.renew_lease(lease, LEASE_SECONDS)
-            found.append(await _prove(admin, prober, (lease, f"fault-{number}"), case))
+            proof: Proof | None = None
+            for attempt in range(ATTEMPTS):
+                await admin.renew_lease(lease, LEASE_SECONDS)
+                tried = await _prove(admin, prober, (lease, f"fault-{number}-{attempt}"), case)
+                if proof is None or tried.effect is not Verdict.NOT_HERE:
+                    proof = tried  # a target that stays broken says nothing new
+                if Verdict.UNPROVEN not in {proof.effect, proof.removal}:
+                    break
+            assert proof is not None
+            found.append(proof)
         return found
     finally:
         await admin.close_lease(lease)

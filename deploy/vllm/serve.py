@@ -50,6 +50,8 @@ OPTIONS = (
     *("--kv-cache-memory-bytes", str(256 * 1024 * 1024)),
     "--enforce-eager",
     "--enable-lora",
+    # Without both, a request that names a tool is refused; others do not notice.
+    *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
     *("--max-loras", "4"),
     *("--max-lora-rank", "8"),
     *("--max-cpu-loras", "8"),
