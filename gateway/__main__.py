@@ -30,8 +30,10 @@ async def serve(config: GatewayConfig, token: str) -> None:
     """Run until a signal asks for the end."""
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
+    # Not the loop's own handlers: as it closes it gives the signals their default back, and a
+    # second one would then kill a process that is about to end with 0.
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, done.set)
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(done.set))
     server = GatewayServer(config, token)
     port = await server.start()
     gc.freeze()  # the collector need not look through the modules again and again
@@ -44,6 +46,8 @@ async def serve(config: GatewayConfig, token: str) -> None:
     print(json.dumps(line), flush=True)
     await done.wait()
     await server.stop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -28,12 +28,12 @@ from gateway.routes import RouteState
 from gateway.shaped import ShapedBody
 from gateway.shaping import shape_headers, shaper_for
 from gateway.sse import SseReader
+from gateway.steps import Shaper
 from gateway.upstream import (
     Outgoing,
     changed_bytes,
     from_text,
     outgoing,
-    path_of,
     request_bytes,
     to_text,
 )
@@ -44,6 +44,7 @@ HELD_FROM_SECONDS = 0.01
 """A pause that is longer waited for the client's socket; a shorter one is our own work."""
 
 CONTINUE = 100
+LENGTH = "Content-Length"
 
 
 class Exchange:
@@ -59,7 +60,7 @@ class Exchange:
         self._head = head
         self._body = b""
         self._route: RouteState | None = None
-        self._changed: Outgoing | None = None  # the request as faults leave it
+        self._changed: Outgoing | None = None  # what a fault made of the request
         self._tried: frozenset[str] = frozenset()
         self._loaded = ""  # the replica that counts this request as outstanding
         self._timer: asyncio.TimerHandle | None = None
@@ -68,6 +69,8 @@ class Exchange:
         self._reading: Reading | None = None
         self._unread: list[tuple[list[bytes], float]] = []
         self._way = Way.RAW
+        self._reply: ReplyHead | None = None  # of a shaped answer that has not begun
+        self._had_length = False
         self._unsent = b""  # the answer's head, until its first bytes are there
         self._begun = False
         self._closes = False
@@ -82,7 +85,6 @@ class Exchange:
         """Find the route and send the request on."""
         flight, head = self.flight, self._head
         self._body = body
-        flight.path = path_of(head)
         model = None
         if body:
             encoding = head.text(b"content-encoding")
@@ -140,8 +142,8 @@ class Exchange:
         choice = route.choose(flight, self._core.clock.mono(), self._tried)
         flight.replica, flight.fallback = choice.replica, choice.fallback
         self._loaded = choice.replica
-        route.load[choice.replica] += 1
         self._changed = None
+        route.load[choice.replica] += 1
         if route.arm_faults(flight):
             self._task = asyncio.get_running_loop().create_task(self._meet_faults(route))
         else:
@@ -218,27 +220,50 @@ class Exchange:
     def on_head(self, reply: ReplyHead) -> None:
         """Choose how the answer passes; its head leaves with its first bytes."""
         flight = self.flight
-        self._body = b""  # it will not be sent again
-        shaper = None
-        if flight.armed:
-            headers = to_text(reply.kept)
-            shaper = shaper_for(flight, reply.status, headers)
-            reply.status, headers = shape_headers(flight, reply.status, headers)
-            reply.kept = from_text(headers)
+        self._body, self._changed = b"", None  # it will not be sent again
+        shaper = self._meet_shaper(reply) if flight.armed else None
         flight.status = reply.status
         self._way = way_of(self._head, reply, reshaped=shaper is not None)
         self._closes = self._way is Way.PLAIN or not self._head.keep_alive or self._core.stopping
-        self._unsent = passed_head(reply, self._way, probe_labels(flight), close=self._closes)
-        self._reading = Reading(flight, reply.status, reply.content_type, reply.content_encoding)
-        if shaper is not None and self._way is not Way.NOTHING:
+        if shaper is None or self._way is Way.NOTHING:
+            self._unsent = passed_head(reply, self._way, probe_labels(flight), close=self._closes)
+        else:
+            self._reply = reply
             self._shaped = ShapedBody(self, shaper)
+        self._reading = Reading(flight, reply.status, reply.content_type, reply.content_encoding)
+
+    def _meet_shaper(self, reply: ReplyHead) -> Shaper | None:
+        """Let the faults at the answer's head; return who shapes its body, if anybody."""
+        headers = to_text(reply.kept)
+        self._had_length = reply.length is not None
+        if reply.length is not None:
+            headers[LENGTH] = str(reply.length)
+        is_head = self._head.method == b"HEAD"
+        shaper = None if is_head else shaper_for(self.flight, reply.status, headers)
+        if LENGTH not in headers:
+            reply.length = None
+        reply.status, headers = shape_headers(self.flight, reply.status, headers)
+        pairs = from_text(headers)
+        reply.kept = [pair for pair in pairs if pair[0].lower() != b"content-length"]
+        return shaper
+
+    def begin_shaped(self, length: int | None = None) -> None:
+        """Send the head of a shaped answer, once. `length`: what its body will have, if known."""
+        reply, self._reply = self._reply, None
+        if reply is None:
+            return
+        if length is not None and self._had_length:
+            reply.length, self._way = length, Way.COUNTED
+            self._closes = not self._head.keep_alive or self._core.stopping
+        labels = probe_labels(self.flight)
+        self._unsent = passed_head(reply, self._way, labels, close=self._closes)
+        self.write_framed(b"", [], done=False)
 
     def on_body(self, raw: bytes, pieces: list[bytes], done: bool) -> None:
         """Pass bytes on at once."""
         if done:
             self._replica = None
         if self._shaped is not None:
-            self.write_framed(b"", [], done=False)
             self._shaped.push(pieces, done=done)
             return
         self.write_framed(raw, pieces, done=done)
@@ -273,10 +298,10 @@ class Exchange:
         if replica is not None and replica.served > 1 and not answered and route is not None:
             self._core.count_reset(route.config.name, self.flight.replica)
             self._send(route, fresh=True)
-        elif not self._begun:
-            self._refuse(502, "the replica broke off", Cause.LOST)
         elif self._shaped is not None:
             self._shaped.lose()
+        elif not self._begun:
+            self._refuse(502, "the replica broke off", Cause.LOST)
         else:
             self.break_off(Cause.LOST)
 

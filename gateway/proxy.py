@@ -14,7 +14,7 @@ from gateway.answers import JSON, error_body
 from gateway.core import Core
 from gateway.exchange import Exchange
 from gateway.http1.client import ClientConnection
-from gateway.http1.heads import RequestHead
+from gateway.http1.heads import RequestHead, origin_form
 from gateway.http1.listener import Connections
 from gateway.http1.pool import Pool
 from gateway.http1.reply import whole
@@ -52,6 +52,7 @@ class Proxy:
             probe=probe,
             pinned=head.text(b"x-burnproof-replica") if probe else "",
         )
+        flight.path = origin_form(head.target).partition(b"?")[0].decode("utf-8", "surrogateescape")
         return Exchange(self._core, self._pool, client, head, flight)
 
     def _is_probe(self, given: bytes) -> bool:

@@ -7,12 +7,13 @@ While it waits, the replica is read only up to a bound. A wait ends when its ite
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Iterable
 from typing import Protocol
 
 from gateway.fault_hooks import hold_back
 from gateway.flight import Cause
 from gateway.http1.client import ClientConnection
-from gateway.steps import Close, Cut, Send, Shaper, Wait
+from gateway.steps import Close, Cut, Send, Shaper, Step, Wait
 
 log = logging.getLogger("gateway.shaped")
 
@@ -24,6 +25,9 @@ class Answering(Protocol):
     """Whose body it is."""
 
     client: ClientConnection
+
+    def begin_shaped(self, length: int | None = None) -> None:
+        """Send the head, once."""
 
     def write_framed(self, raw: bytes, pieces: list[bytes], *, done: bool) -> None:
         """Write bytes of the body."""
@@ -51,6 +55,7 @@ class ShapedBody:
         self._bytes = 0
         self._is_over = False
         self._is_lost = False
+        self._begun = False
         self._more = asyncio.Event()
         self._room = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -92,24 +97,38 @@ class ShapedBody:
                 await self._more.wait()
             if self._waiting:
                 piece = self._waiting.popleft()
-                if not await self._follow(piece):
+                if not await self._follow(self._shaper.feed(piece)):
                     return
                 self._bytes -= len(piece)
                 if not self._waiting and not self._owner.client.paused:
                     self._owner.set_reading(on=True)
-            elif self._is_lost:
-                if await self._follow(None):
-                    self._owner.break_off(Cause.LOST)
-                return
             else:
-                if await self._follow(None):
-                    self._close()
+                await self._end()
                 return
 
-    async def _follow(self, piece: bytes | None) -> bool:
-        """Carry out the steps for a piece, or for the end; False if one of them was an end."""
-        steps = self._shaper.end() if piece is None else self._shaper.feed(piece)
+    async def _end(self) -> None:
+        """Give what was held back, and end as the replica's answer ended.
+
+        What was held back to here leaves with its length, if the replica's answer said one.
+        """
+        steps = list(self._shaper.end()) if not self._begun else self._shaper.end()
+        length = None
+        if isinstance(steps, list) and not self._is_lost:
+            sizes = [len(step.data) for step in steps if isinstance(step, Send)]
+            length = sum(sizes) if len(sizes) == len(steps) else None
+        self._owner.begin_shaped(length)
+        if not await self._follow(steps):
+            return
+        if self._is_lost:
+            self._owner.break_off(Cause.LOST)
+        else:
+            self._close()
+
+    async def _follow(self, steps: Iterable[Step]) -> bool:
+        """Carry out steps; False if one of them was an end."""
         for step in steps:
+            self._begun = True
+            self._owner.begin_shaped()
             if isinstance(step, Send):
                 await self._send(step.data)
             elif isinstance(step, Wait):

@@ -40,11 +40,6 @@ def outgoing(head: RequestHead, body: bytes) -> Outgoing:
     )
 
 
-def path_of(head: RequestHead) -> str:
-    """Return the path of a request, without its query."""
-    return _text(origin_form(head.target).partition(b"?")[0])
-
-
 def request_bytes(head: RequestHead, body: bytes, address: Address) -> bytes:
     """Return a whole request for a replica."""
     return _whole(head.method, origin_form(head.target), _headers(head, body), body, address)

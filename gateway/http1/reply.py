@@ -28,14 +28,16 @@ class Way(Enum):
     """They are put into chunks of ours."""
     PLAIN = 3
     """They pass without a framing; the close is their end."""
+    COUNTED = 4
+    """They pass without a framing; the head says how many there are."""
 
 
 def way_of(request: RequestHead, reply: ReplyHead, *, reshaped: bool) -> Way:
     """Choose the way for an answer. `reshaped`: its body may be another than the replica's."""
     if request.method == b"HEAD" or reply.status in NO_BODY:
         return Way.NOTHING
-    if reply.length is not None and not reshaped:
-        return Way.RAW
+    if reply.length is not None:
+        return Way.COUNTED if reshaped else Way.RAW
     if request.minor == 0:
         return Way.PLAIN
     return Way.RAW if reply.chunked and not reshaped else Way.CHUNKS
@@ -47,7 +49,7 @@ def encode(way: Way, raw: bytes, pieces: list[bytes], done: bool) -> bytes:
         return raw
     if way is Way.CHUNKS:
         return b"".join([chunk(piece) for piece in pieces]) + (END_OF_CHUNKS if done else b"")
-    return b"".join(pieces) if way is Way.PLAIN else b""
+    return b"" if way is Way.NOTHING else b"".join(pieces)
 
 
 def passed_head(reply: ReplyHead, way: Way, extra: Pairs, *, close: bool) -> bytes:
@@ -55,7 +57,8 @@ def passed_head(reply: ReplyHead, way: Way, extra: Pairs, *, close: bool) -> byt
     parts = [b"HTTP/1.1 %d %b\r\n" % (reply.status, reply.reason), block(reply.kept)]
     if extra:
         parts.append(block(extra))
-    if reply.length is not None and way in {Way.RAW, Way.NOTHING} and reply.status != 204:
+    counted = {Way.RAW, Way.COUNTED, Way.NOTHING}
+    if reply.length is not None and way in counted and reply.status != 204:
         parts.append(b"Content-Length: %d\r\n" % reply.length)
     elif way in {Way.RAW, Way.CHUNKS}:
         parts.append(_CHUNKED)

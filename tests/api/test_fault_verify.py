@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 from api.context import Context
 from api.fault_verify import Proof, Verdict, verify
 from faults.catalog import CATALOG
-from gateway import proxy
+from gateway import exchange
 from gateway.upstream import Outgoing
 from settings import AuditSettings, GatewaySettings, TemporalSettings
 from simulated_engine.options import EngineOptions
@@ -55,9 +55,9 @@ async def test_faults_that_do_nothing_are_unproven(
     async def send(_: object, outgoing: Outgoing) -> Outgoing:
         return outgoing
 
-    monkeypatch.setattr(proxy, "before_sending", send)
-    monkeypatch.setattr(proxy, "shaper_for", lambda *_: None)
-    monkeypatch.setattr(proxy, "shape_headers", lambda _, status, headers: (status, headers))
+    monkeypatch.setattr(exchange, "before_sending", send)
+    monkeypatch.setattr(exchange, "shaper_for", lambda *_: None)
+    monkeypatch.setattr(exchange, "shape_headers", lambda _, status, headers: (status, headers))
     for proof in await check(gate, *CATALOG):
         expected = Verdict.UNPROVEN if CATALOG[proof.template].expects_effect else Verdict.PROVEN
         assert proof.effect is expected, proof
