@@ -32,16 +32,23 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 async def started(
     request: pytest.FixtureRequest, world: World, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[side_by_side.Started]:
-    """Start every collected test that shares the lanes, then those with a stack of their own."""
+    """Start every collected test that shares the lanes, then those with a stack of their own.
+
+    Those wait: stacks that start take both cores, and the clocks of the lanes would tell.
+    """
+    two_at_once = asyncio.Semaphore(2)
 
     async def alone(body: side_by_side.Body) -> None:
-        await world.nobody_waits()
-        await body(tmp_path_factory.mktemp("own"))
+        if on_lanes:
+            await asyncio.wait(on_lanes)
+        async with two_at_once:
+            await body(tmp_path_factory.mktemp("own"))
 
     found = side_by_side.bodies(request.session.items)
-    tasks = {
-        name: asyncio.create_task(alone(body) if OWN_STACK in name else body(world), name=name)
-        for name, body in found.items()
-    }
+    shared = {name: body for name, body in found.items() if OWN_STACK not in name}
+    tasks = {name: asyncio.create_task(body(world), name=name) for name, body in shared.items()}
+    on_lanes = list(tasks.values())
+    for name in found.keys() - shared.keys():
+        tasks[name] = asyncio.create_task(alone(found[name]), name=name)
     yield tasks
     await side_by_side.end(tasks)

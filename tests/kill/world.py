@@ -167,7 +167,6 @@ class World:
         self.lanes: list[Lane] = []
         self.figures: dict[str, list[float]] = {}
         self._free: asyncio.Queue[Lane] = asyncio.Queue()
-        self._waiting = 0
         self._hung: subprocess.Popen[bytes] | None = None
         self.hung_url = ""
 
@@ -281,20 +280,12 @@ class World:
         """Keep a measured time for the table that is printed at the end."""
         self.figures.setdefault(name, []).append(seconds)
 
-    async def nobody_waits(self) -> None:
-        """Wait until every case that was begun has a lane: from here on the machine empties."""
-        while self._waiting:
-            await asyncio.sleep(0.5)
-
     async def each(self, cases: Mapping[str, Case]) -> None:
         """Run cases side by side, each on a lane of its own; report all that fail."""
         failed: dict[str, str] = {}
 
-        self._waiting += len(cases)
-
         async def run(name: str, case: Case) -> None:
             lane = await self._free.get()
-            self._waiting -= 1
             begin = time.monotonic()
             try:
                 async with asyncio.timeout(CASE_SECONDS):
