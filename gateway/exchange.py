@@ -367,8 +367,10 @@ class Exchange:
             self.client.done(keep=keep and not self._closes)
 
     def _record(self) -> None:
-        """Leave the one record, after the last bytes were written."""
-        self.read()
-        if self._reading is not None:
-            self._reading.end()
-        self._core.finish(self.flight)
+        """Leave the one record, after the last bytes were written, whatever reading them does."""
+        try:
+            self.read()
+            if self._reading is not None:
+                self._reading.end()
+        finally:
+            self._core.finish(self.flight)

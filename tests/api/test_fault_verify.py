@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from aiohttp.test_utils import TestServer
 
+from api import fault_verify
 from api.context import Context
+from api.fault_cases import Case
 from api.fault_verify import Proof, Verdict, verify
 from faults.catalog import CATALOG
 from gateway import exchange
@@ -84,3 +86,27 @@ async def test_a_route_that_a_run_holds_is_left_alone(gate: Gate) -> None:
     await gate.lease("L")
     with pytest.raises(TargetRejected, match="route_busy"):
         await check(gate, "null")
+
+
+@pytest.mark.parametrize(
+    ("effect", "removal", "tries"),
+    [
+        (Verdict.PROVEN, Verdict.UNPROVEN, 1),
+        (Verdict.UNPROVEN, Verdict.UNPROVEN, 1),
+        (Verdict.UNPROVEN, Verdict.PROVEN, 2),
+    ],
+)
+async def test_only_an_effect_is_tried_again_never_a_removal(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, effect: Verdict, removal: Verdict, tries: int
+) -> None:
+    tried: list[str] = []
+
+    async def prove(_: object, __: object, where: tuple[str, str], case: Case) -> Proof:
+        tried.append(where[1])
+        shown = (effect, removal) if len(tried) == 1 else (Verdict.PROVEN, Verdict.PROVEN)
+        return Proof(case.template, case.name, *shown, 0.0, "")
+
+    monkeypatch.setattr(fault_verify, "_prove", prove)
+    (proof,) = await check(gate, "null")
+    assert len(tried) == tries
+    assert proof.removal is removal

@@ -7,9 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from audit.store import AuditStore
 from tests.kill.documents import errors, experiment, lasting, mended, stalls
-from tests.kill.runs import Command, Run, command
+from tests.kill.runs import Command, command
 from tests.kill.side_by_side import side_by_side
 from tests.kill.world import Lane, World
 
@@ -22,10 +21,6 @@ pytestmark = [
 Json = dict[str, Any]
 STEADY_SECONDS = 12.0
 """Somewhat more than the window of traffic before the fault: what came before is out of sight."""
-
-
-def events_of(store: AuditStore, run: Run) -> list[str]:
-    return [event.kind for event in store.events(run.run_id)]
 
 
 async def finishes(lane: Lane, document: Json, code: int, outcome: str, **more: Any) -> str:
