@@ -50,8 +50,8 @@ lint: $(READY) ## Check style, formatting and who imports whom
 types: $(READY) ## Check types (mypy, strict)
 	@$(BIN)/mypy
 
-test: $(READY) $(if $(SUITES),$(if $(filter vllm docs,$(SUITES)),vllm),vllm) ## Run every suite; SUITES="unit kill" runs those two
-	@$(BIN)/python tests/run_suites.py $(SUITES)
+test: $(READY) $(if $(SUITES),$(if $(filter vllm docs stack,$(SUITES)),vllm),vllm) ## Run every suite; SUITES="unit kill" runs those two
+	@$(BIN)/python -m tests.run_suites $(SUITES)
 
 replay: $(READY) ## Replay the recorded workflow histories under two hash seeds
 	@PYTHONHASHSEED=1 $(BIN)/python -m pytest -q tests/replay
@@ -65,7 +65,7 @@ golden: $(READY) ## Write the golden transcripts and payload schemas again (revi
 	@git --no-pager diff --stat -- tests/golden
 
 e2e: $(READY) vllm ## Run the tests on the real engine only
-	@$(BIN)/python tests/run_suites.py vllm
+	@$(BIN)/python -m tests.run_suites vllm
 
 demo: $(READY) vllm ## Run both examples on the real engine and end with the audit trail and a replay
 	@$(BIN)/python deploy/demo.py

@@ -31,6 +31,9 @@ Recompute = Callable[[dict[str, Any], list[dict[str, Any]]], Any]
 
 OUTCOME_FUNCTION = "outcome/1"
 
+UNDECIDED: Mapping[str, Any] = {"outcome": "INCONCLUSIVE", "exit_code": 2}
+"""All that a run may claim that ended without a decision: the sweep closed it."""
+
 FUNCTIONS: Mapping[str, tuple[str, str]] = {
     "observe/1": ("canary.session", "observe"),
     OUTCOME_FUNCTION: ("faults.outcome", "decide_outcome"),
@@ -76,7 +79,7 @@ def replay(
         Mismatch(run_id, problem.field, problem.message, None)
         for problem in store.verify_chain(run_id, expected_head)
     ]
-    last_outcome: dict[str, Any] | None = None
+    last_outcome: Mapping[str, Any] = UNDECIDED
     for event in store.events(run_id, KIND_DECISION):
         try:
             payload = event.payload
@@ -86,9 +89,7 @@ def replay(
             continue
         if payload.get("function") == OUTCOME_FUNCTION and isinstance(payload.get("result"), dict):
             last_outcome = payload["result"]
-    if last_outcome is not None:
-        found += _compare_run(store, run_id, last_outcome)
-    return found
+    return found + _compare_run(store, run_id, last_outcome)
 
 
 def by_signature(function: Callable[..., Any]) -> Recompute:
@@ -172,8 +173,8 @@ def _replay_decision(
     ]
 
 
-def _compare_run(store: AuditStore, run_id: str, decided: dict[str, Any]) -> list[Mismatch]:
-    """The run must have ended with the outcome that was decided last."""
+def _compare_run(store: AuditStore, run_id: str, decided: Mapping[str, Any]) -> list[Mismatch]:
+    """The run must have ended with the outcome that was decided last, or claim nothing."""
     run = store.run(run_id)
     if run is None or run.finished_at is None:
         return []

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.run_suites import SUITES, Pytest, Result, Runner, Suite, Tool, report
+from tests.run_suites import Result, Runner, report
+from tests.suites import SUITES, Pytest, Suite, Tool
 
 PASSES = "def test_a(): pass\ndef test_b(): pass\n"
 

@@ -147,6 +147,22 @@ def test_a_run_that_ended_otherwise_than_decided_is_named(store: AuditStore, now
     assert fields == ["runs.outcome", "runs.exit_code"]
 
 
+@pytest.mark.parametrize(
+    ("outcome", "code", "named"),
+    [
+        ("INCONCLUSIVE", 2, []),
+        ("PASS", 0, ["runs.outcome", "runs.exit_code"]),
+        ("FAIL", 1, ["runs.outcome", "runs.exit_code"]),
+    ],
+)
+def test_a_run_that_ended_without_a_decision_may_claim_nothing(
+    store: AuditStore, now: datetime, outcome: str, code: int, named: list[str]
+) -> None:
+    open_run(store)
+    store.finish_run("run-1", outcome, code, now)
+    assert [mismatch.field for mismatch in replay(store, "run-1")] == named
+
+
 def test_evidence_that_was_removed_shows_in_the_record_and_in_the_result(
     finished: AuditStore, path: Path
 ) -> None:

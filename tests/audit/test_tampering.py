@@ -21,7 +21,7 @@ def written(store: AuditStore) -> AuditStore:
     for number in range(4):
         store.append("run-1", f"note/{number}", "note", {"n": number}, NOW)
     store.put_segment("run-1", "compare", 0, PAGES, NOW)
-    store.finish_run("run-1", "PASS", 0, NOW)
+    store.finish_run("run-1", "INCONCLUSIVE", 2, NOW)
     open_run(store, "run-2")
     assert store.verify_chain("run-1") == []
     return store

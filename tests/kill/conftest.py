@@ -12,6 +12,7 @@ from tests.kill.world import World
 
 LANES = 8
 HERE = Path(__file__).parent
+LANES_OF_A_STACK = 3
 OWN_STACK = "test_everything_dies"
 LAST = (OWN_STACK, "test_observers", "test_replay")
 """Come last: they have stacks of their own, or want a quiet machine."""
@@ -32,23 +33,21 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 async def started(
     request: pytest.FixtureRequest, world: World, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[side_by_side.Started]:
-    """Start every collected test that shares the lanes, then those with a stack of their own.
+    """Start every collected test: those on the lanes, then those with a stack of their own.
 
-    Those wait: stacks that start take both cores, and the clocks of the lanes would tell.
+    A stack that starts takes a core, and the clocks of the lanes would tell: it waits until it can
+    have the place of some lanes.
     """
-    two_at_once = asyncio.Semaphore(2)
 
     async def alone(body: side_by_side.Body) -> None:
-        if on_lanes:
-            await asyncio.wait(on_lanes)
-        async with two_at_once:
+        async with world.instead_of(LANES_OF_A_STACK):
             await body(tmp_path_factory.mktemp("own"))
 
     found = side_by_side.bodies(request.session.items)
-    shared = {name: body for name, body in found.items() if OWN_STACK not in name}
-    tasks = {name: asyncio.create_task(body(world), name=name) for name, body in shared.items()}
-    on_lanes = list(tasks.values())
-    for name in found.keys() - shared.keys():
+    shared = [name for name in found if OWN_STACK not in name]
+    tasks = {name: asyncio.create_task(found[name](world), name=name) for name in shared}
+    await asyncio.sleep(0)  # they queue for a lane before the others do
+    for name in found.keys() - set(shared):
         tasks[name] = asyncio.create_task(alone(found[name]), name=name)
     yield tasks
     await side_by_side.end(tasks)

@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from functools import partial
 from pathlib import Path
@@ -20,8 +21,10 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+from temporalio.worker._worker import load_default_build_id
 
 import worker
+from audit.store import AuditStore
 from tests.kill.bad_worker import BadFaultExperiment, Crowd
 from traffic.parent import die_with_parent
 
@@ -86,8 +89,16 @@ def become_worker(order: dict[str, Any]) -> None:
     asyncio.run(worker.main())
 
 
+def load_what_a_start_loads() -> None:
+    """Do what every start does alike: import the migrations, and sum up all code for its name."""
+    with tempfile.TemporaryDirectory() as directory:
+        AuditStore(f"sqlite:///{directory}/audit.db").upgrade()
+    load_default_build_id()
+
+
 def main() -> None:
     die_with_parent(lambda: os._exit(9))
+    load_what_a_start_loads()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel collects our children
     sys.stdout.write("ready\n")
     sys.stdout.flush()

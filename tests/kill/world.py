@@ -16,7 +16,8 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -167,6 +168,7 @@ class World:
         self.lanes: list[Lane] = []
         self.figures: dict[str, list[float]] = {}
         self._free: asyncio.Queue[Lane] = asyncio.Queue()
+        self._taking = asyncio.Lock()
         self._hung: subprocess.Popen[bytes] | None = None
         self.hung_url = ""
 
@@ -275,6 +277,20 @@ class World:
             self._hung.stdout.close()
         await asyncio.to_thread(reaper.sweep, self.tag)
         await self.stack.down()
+
+    @asynccontextmanager
+    async def instead_of(self, lanes: int) -> AsyncIterator[None]:
+        """Take some lanes out of use, so that a stack of its own may run in their place."""
+        async with self._taking:  # one after another: two that each got half would wait for ever
+            taken = [await self._free.get() for _ in range(lanes)]
+        for lane in taken:
+            lane.quiet()
+        try:
+            yield
+        finally:
+            for lane in taken:
+                await lane.clear()
+                self._free.put_nowait(lane)
 
     def measured(self, name: str, seconds: float) -> None:
         """Keep a measured time for the table that is printed at the end."""
