@@ -8,7 +8,8 @@ remapped to 3, since the library's own 2 means something else here, and no trace
 import os
 import sys
 from contextlib import suppress
-from typing import NoReturn
+from importlib.metadata import version
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -19,11 +20,27 @@ EXIT_STOPPED = 2
 
 app = typer.Typer(
     name="burnproof",
-    help="Break an LLM service on purpose, judge it against its SLOs, mend it, and prove it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"burnproof {version('burnproof')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Break an LLM service on purpose, judge it against its SLOs, mend it, and prove it."""
+
+
 for theme in (stack, experiment, records, control, faults):
     theme.register(app)
 

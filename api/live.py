@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from activities.admit import ParsedExperiment
+from api.plain import plain
 from canary.report import ObserveReport
 from faults.blast_radius import AdmitReport
 from faults.resolve import ResolvedArms, ResolvedTarget
@@ -26,11 +27,6 @@ COLOURS = {
     "CLEANUP_FAILED": "bold red",
 }
 SIMULATED = "SIMULATED engine: this says nothing about a real one"
-
-
-def plain(text: str) -> str:
-    """Return a text that somebody chose without what would move a terminal's cursor."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 def figures_text(figures: dict[str, Any]) -> str:

@@ -21,6 +21,7 @@ from activities.admit import ParsedExperiment, parse_documents, route_facts
 from api import client as temporal
 from api import live
 from api.context import Context, login
+from api.plain import plain
 from audit.redaction import secret_paths
 from faults.blast_radius import AdmitInput, admit
 from faults.parse import Document, read_document
@@ -190,7 +191,7 @@ async def _show_until(
                     screen.update(picture.render(view, figures))
                 else:
                     for line in picture.lines(view, figures):
-                        said = live.plain(line)
+                        said = plain(line)
                         console.print(said, highlight=False, soft_wrap=True, markup=False)
             await asyncio.wait([ending], timeout=FOLLOW_SECONDS)
 

@@ -27,7 +27,7 @@ def history(
     from rich.table import Table
 
     from api.context import load_context
-    from api.live import plain
+    from api.plain import plain
 
     rows = load_context().store().history(limit)
     table = Table("run", "kind", "outcome", "exit", "opened", "by", "trigger", box=None)

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
+from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
 
@@ -38,6 +39,11 @@ def test_a_usage_error_is_exit_3_and_one_line(
     said = capsys.readouterr().err
     assert said.startswith("burnproof: ")
     assert "Traceback" not in said
+
+
+def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"burnproof {version('burnproof')}\n"
 
 
 def test_a_good_file_is_valid_and_nothing_is_touched(capsys: pytest.CaptureFixture[str]) -> None:
