@@ -15,9 +15,10 @@ VLLM_INSTALL := deploy/vllm/install.sh
 SUITES ?=
 SCENARIO ?=
 FILE ?=
+MINUTES ?=
 
 .PHONY: help setup vllm fmt lint types test replay record-histories golden e2e demo \
-        bench-aa-sim bench-loop bench-gateway up down lock clean ci
+        bench-aa-sim bench-loop bench-gateway bench-soak bench-pareto bench-fuzz up down lock clean ci
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[1m%-18s\033[0m %s\n", $$1, $$2}' Makefile
@@ -78,6 +79,15 @@ bench-loop: $(READY) ## Time what the loop adds around the fault on the simulate
 
 bench-gateway: $(READY) ## Measure the gateway beside nginx and other proxies (the first run installs them)
 	@$(BIN)/python benchmarks/gateway.py
+
+bench-soak: $(READY) ## Run the gateway under traffic and faults for MINUTES=60: nothing lost, nothing leaked
+	@$(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),60)
+
+bench-pareto: $(READY) ## Send 100,000 Pareto delays through a running gateway and fit their law
+	@$(BIN)/python -m benchmarks.pareto
+
+bench-fuzz: $(READY) ## Send 50,000 exchanges by chance through the gateway and nginx, which must agree
+	@$(BIN)/python -m benchmarks.fuzz
 
 up: $(READY) vllm ## Start the local stack (Ctrl-C stops all of it)
 	@$(BIN)/burnproof up

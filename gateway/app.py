@@ -7,11 +7,13 @@ own or in a test.
 """
 
 import asyncio
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from aiohttp import web
 
+from gateway import metrics as names
 from gateway.admin import Admin
 from gateway.config import GatewayConfig
 from gateway.core import Core
@@ -20,6 +22,7 @@ from gateway.http1.client import MAX_BODY_BYTES
 from gateway.http1.heads import MAX_HEAD_BYTES
 from gateway.http1.listener import Connections, Listener
 from gateway.http1.pool import Pool
+from gateway.metrics import Sample
 from gateway.proxy import Proxy
 
 FLUSH_SECONDS = 0.5
@@ -80,9 +83,14 @@ class GatewayServer:
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         self.core.leases.sweep()
-        text = self.core.metrics.render(self.core.gauges())
+        text = self.core.metrics.render([*self.core.gauges(), *self._process_gauges()])
         headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
         return web.Response(body=text.encode(), headers=headers)
+
+    def _process_gauges(self) -> Iterator[Sample]:
+        yield names.CLIENTS, (), len(self.connections.all())
+        yield names.IDLE_REPLICAS, (), 0 if self._pool is None else self._pool.idle()
+        yield names.TASKS, (), len(asyncio.all_tasks())
 
     async def _flush(self) -> None:
         while True:

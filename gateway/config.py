@@ -19,6 +19,8 @@ from pydantic import (
     model_validator,
 )
 
+from gateway.journal import RING_RECORDS
+
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")]
 """A name that may stand in a metric label, a log line and a URL query."""
 
@@ -101,6 +103,10 @@ class GatewayConfig(_Strict):
     journal_dir: Path
     journal_max_bytes: int = Field(default=256 * 1024 * 1024, ge=64 * 1024)
     """Size, in bytes, that all journal segments may have together. Default 256 MiB."""
+
+    journal_memory_records: int = Field(default=RING_RECORDS, ge=1_000, le=1_000_000)
+    """Latest records kept in memory for readers; older ones are read from disk. Default 50,000:
+    about 30 MB."""
 
     routes: tuple[RouteConfig, ...] = Field(min_length=1)
 

@@ -50,7 +50,13 @@ class Core:
         self.dropped_at_start = found.dropped
         self.leases = LeaseBook(self.routes, self.clock, record, executor, found)
         folder = config.journal_dir / "journal"
-        self.journal = Journal(folder, self.epoch, config.journal_max_bytes, executor)
+        self.journal = Journal(
+            folder,
+            self.epoch,
+            config.journal_max_bytes,
+            executor,
+            config.journal_memory_records,
+        )
         self.counters = {route.name: Counters() for route in config.routes}
         self.metrics = Metrics()
         self.stopping = False

@@ -30,6 +30,9 @@ FAULTS = PREFIX + "faults_active"
 STOPPED = PREFIX + "stopped"
 WRITE_ERRORS = PREFIX + "record_write_errors_total"
 JOURNAL_SEQ = PREFIX + "journal_sequence"
+CLIENTS = PREFIX + "client_connections"
+IDLE_REPLICAS = PREFIX + "idle_replica_connections"
+TASKS = PREFIX + "tasks"
 
 HELP: Mapping[str, tuple[str, str]] = {
     REQUESTS: ("counter", "Requests that ended, by outcome."),
@@ -51,6 +54,9 @@ HELP: Mapping[str, tuple[str, str]] = {
     STOPPED: ("gauge", "1 while new leases are refused."),
     WRITE_ERRORS: ("counter", "Failed writes of the durable record and the journal."),
     JOURNAL_SEQ: ("gauge", "Sequence of the latest record."),
+    CLIENTS: ("gauge", "Open connections of clients."),
+    IDLE_REPLICAS: ("gauge", "Connections to replicas that wait for a request."),
+    TASKS: ("gauge", "Tasks on the event loop: a few at rest."),
 }
 
 BOUNDS = (

@@ -101,7 +101,7 @@ class Engine(asyncio.Protocol):
 
 async def main() -> None:
     """Serve until killed."""
-    server = await asyncio.get_running_loop().create_server(Engine, "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(Engine, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.Event().wait()
 

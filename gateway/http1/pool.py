@@ -89,6 +89,10 @@ class Pool:
             raise
         ready(connection)
 
+    def idle(self) -> int:
+        """Return how many connections wait for a request."""
+        return sum(map(len, self._idle.values()))
+
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
             self._tls = ssl.create_default_context()

@@ -7,25 +7,26 @@ must be a beginning of what was sent.
 """
 
 import asyncio
-import json
-import os
 import random
-import shutil
-import subprocess
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
-import psutil
+from gateway.metrics import CLIENTS, IDLE_REPLICAS, IN_FLIGHT, JOURNAL_SEQ, TASKS
+from tests.gateway.harness import Seen, Stub
+from tests.gateway.nginx import nginx
+from tests.gateway.processes import GatewayProcess, gateway_process
+from tests.gateway.raw_client import Got, read_answer
 
-from gateway.metrics import PREFIX
-from tests.gateway.harness import TOKEN, Seen, Stub
+PATIENCE_SECONDS = 30.0
+"""An exchange that has not ended by then hangs."""
 
-ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 10.0
+AT_ONCE = 16
+REST_SECONDS = 30.0
+"""Time to come to rest. An idle connection to the upstream is let go after 4 s."""
 
 
 @dataclass
@@ -46,19 +47,34 @@ class Plan:
     answer: bytes
     writes: list[bytes]
     """The answer's bytes, cut as the upstream writes them."""
-    broken: bool = False
-    client_leaves: bool = False
+    breaks: bool = False
+    """The upstream breaks its answer off."""
+    leaves: bool = False
+    """The client goes away without reading."""
+    leaves_early: bool = False
+    """It goes before its request is whole."""
+    reuses: bool = False
+    """On a connection that has served, if there is one."""
     cuts: list[int] = field(default_factory=list)
+    """Sizes of the pieces in which the client writes."""
 
-
-@dataclass
-class Got:
-    """An answer as a client read it."""
-
-    status: int = 0
-    headers: list[tuple[str, str]] = field(default_factory=list)
-    body: bytes = b""
-    whole: bool = False
+    def kinds(self) -> Iterator[str]:
+        """Say what this exchange is, in the words of the tally."""
+        yield f"method {self.method}"
+        chunked = b"\r\nTransfer-Encoding: chunked\r\n" in self.sent
+        yield "request " + ("in chunks" if chunked else "with a body" if self.body else "bare")
+        yield f"answer framed by {self.kind}" if self.kind != "none" else "answer without a body"
+        yield f"status {self.status // 100}xx"
+        if max(len(self.body), len(self.answer)) >= 100_000:
+            yield "100 kB"
+        if not self.minor:
+            yield "HTTP/1.0"
+        if self.leaves:
+            yield "client leaves " + ("in its request" if self.leaves_early else "unread")
+        if self.breaks:
+            yield "upstream breaks off"
+        if b"x-trailer: 1" in self.sent or b"x-trailer: 1" in b"".join(self.writes):
+            yield "trailers"
 
 
 def make_plan(chance: random.Random) -> Plan:
@@ -92,11 +108,15 @@ def make_plan(chance: random.Random) -> Plan:
         method, sent, body, headers, minor, status, kind, given, answer, [raw.encode() + b"\r\n"]
     )
     if kind in {"length", "chunked"} and framed and chance.random() < 0.15:
-        plan.broken = True
+        plan.breaks = True
         framed = framed[: chance.randrange(len(framed))]
-    plan.client_leaves = chance.random() < 0.1
+    plan.leaves = chance.random() < 0.1
     plan.writes = _cut(chance, plan.writes[0] + framed)
     plan.cuts = [len(piece) for piece in _cut(chance, sent)]
+    plan.reuses = chance.random() < 0.5
+    if plan.leaves and chance.random() < 0.5:
+        plan.leaves_early = True
+        plan.cuts = plan.cuts[: chance.randrange(len(plan.cuts))]
     return plan
 
 
@@ -131,92 +151,87 @@ def _cut(chance: random.Random, data: bytes) -> list[bytes]:
 class Upstream:
     """Answers by the plan whose number stands in the target."""
 
-    def __init__(self, plans: list[Plan]) -> None:
+    def __init__(self, plans: dict[int, Plan]) -> None:
         self._plans = plans
-        self.seen: dict[int, list[Seen]] = {}
+        self._seen: dict[int, list[Seen]] = {}
+
+    def seen(self, number: int) -> list[Seen]:
+        """Return what came for a plan, and forget it."""
+        return self._seen.pop(number, [])
 
     async def __call__(self, seen: Seen) -> None:
         """Answer one request."""
         number = int(seen.line.split("?n=")[1].split()[0])
-        self.seen.setdefault(number, []).append(seen)
-        plan = self._plans[number]
+        self._seen.setdefault(number, []).append(seen)
+        plan = self._plans.get(number)
+        if plan is None:  # its client left, and nobody waits for it any more
+            seen.writer.close()
+            return
         with suppress(ConnectionError):
             for piece in plan.writes:
                 await seen.send(piece)
                 await asyncio.sleep(0)
-        if plan.kind == "close" or plan.broken:
+        if plan.kind == "close" or plan.breaks:
             seen.writer.close()
 
 
-async def exchange(port: int, number: int, plan: Plan) -> Got:
-    """Carry out a plan on a connection of its own and read what comes."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        data = plan.sent.replace(b"NUMBER", b"%d" % number)
-        with suppress(ConnectionError):
-            for size in plan.cuts:
-                writer.write(data[:size])
-                data = data[size:]
-                await asyncio.sleep(0)
-            writer.write(data)
-            if plan.client_leaves:
-                await asyncio.sleep(0.002)
-                return Got()
-        return await _read(reader, plan)
-    finally:
-        writer.transport.abort()
+class Connections:
+    """A client's connections to one proxy: some are used again, some are new."""
 
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._kept: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self.reused = 0
 
-async def _read(reader: asyncio.StreamReader, plan: Plan) -> Got:
-    got = Got()
-    try:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        line, *rest = head.rstrip("\r\n").split("\r\n")
-        got.status = int(line.split()[1])
-        got.headers = [(name, value.strip()) for name, _, value in (x.partition(":") for x in rest)]
-        low = {name.lower(): value for name, value in got.headers}
-        if plan.method == "HEAD" or got.status in {204, 304}:
-            got.whole = True
-        elif low.get("transfer-encoding") == "chunked":
-            await _read_chunks(reader, got)
-        elif "content-length" in low:
-            await _read_length(reader, got, int(low["content-length"]))
-        else:
-            got.body = await reader.read()
-            got.whole = True
-    except (asyncio.IncompleteReadError, ConnectionError):
-        got.whole = False
-    return got
+    async def exchange(self, number: int, plan: Plan) -> Got:
+        """Carry out a plan and read what comes."""
+        reader, writer = await self._open(plan)
+        got = Got()
+        try:
+            data = plan.sent.replace(b"NUMBER", b"%d" % number)
+            with suppress(ConnectionError):
+                for size in plan.cuts:
+                    writer.write(data[:size])
+                    data = data[size:]
+                    await asyncio.sleep(0)
+                if not plan.leaves_early:
+                    writer.write(data)
+                if plan.leaves:
+                    await asyncio.sleep(0.002)
+                    return got
+            got = await read_answer(reader, is_head=plan.method == "HEAD")
+            return got
+        finally:
+            if plan.leaves or got.closes or not plan.minor or plan.breaks:
+                writer.transport.abort()
+            else:
+                self._kept.append((reader, writer))
 
+    async def _open(self, plan: Plan) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        while plan.reuses and self._kept:
+            reader, writer = self._kept.pop()
+            if not reader.at_eof():
+                self.reused += 1
+                return reader, writer
+            writer.transport.abort()
+        return await asyncio.open_connection("127.0.0.1", self._port)
 
-async def _read_length(reader: asyncio.StreamReader, got: Got, length: int) -> None:
-    while len(got.body) < length and (data := await reader.read(length - len(got.body))):
-        got.body += data
-    got.whole = len(got.body) == length
-
-
-async def _read_chunks(reader: asyncio.StreamReader, got: Got) -> None:
-    while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
-        piece = b""
-        while len(piece) < size and (data := await reader.read(size - len(piece))):
-            piece += data
-            got.body += data
-        await reader.readexactly(2)
-    while await reader.readuntil(b"\r\n") != b"\r\n":
-        pass
-    got.whole = True
+    def close(self) -> None:
+        """Close those that are kept."""
+        for _, writer in self._kept:
+            writer.transport.abort()
 
 
 def check(plan: Plan, got: Got, seen: list[Seen], who: str) -> None:
     """Hold an answer, and what the upstream saw, against the plan."""
-    if plan.client_leaves:
+    if plan.leaves:
         return
     for each in seen:
         assert each.body == plan.body, who
         assert each.line.startswith(plan.method), who
         passed = [(key, value) for key, value in each.headers if key.lower() in {"x-a", "x-b"}]
         assert passed == plan.headers, who
-    if plan.broken:
+    if plan.breaks:
         told = plan.minor == 0 and plan.kind == "chunked"  # only a reset could tell this client
         assert not got.whole or got.status == 502 or told, who
         assert got.status == 502 or plan.answer.startswith(got.body), who
@@ -227,120 +242,97 @@ def check(plan: Plan, got: Got, seen: list[Seen], who: str) -> None:
     assert passed == plan.answer_headers, who
 
 
-def nginx_program() -> str:
-    """Return nginx, installed from the system's packages if it is missing and we may."""
-    path = os.environ.get("PATH", "") + ":/usr/sbin"
-    found = shutil.which("nginx", path=path)
-    if found is None and os.geteuid() == 0:
-        subprocess.run(["apt-get", "update", "-qq"], check=False, capture_output=True)
-        subprocess.run(
-            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "nginx-light"],
-            check=False,
-            capture_output=True,
-        )
-        found = shutil.which("nginx", path=path)
-    assert found, "this test compares with nginx: install the package nginx-light"
-    return found
+@dataclass
+class Tally:
+    """What was drawn, and what was left of it in the gateway."""
+
+    exchanges: int = 0
+    agreed: int = 0
+    """Exchanges in which both proxies did what was planned."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    files: tuple[int, int] = (0, 0)
+    """Open files of the gateway, before and after."""
+    tasks: tuple[int, int] = (0, 0)
+    connections: tuple[int, int] = (0, 0)
+    """Connections of clients, and idle ones to the upstream, after."""
+    records: int = 0
+    seconds: float = 0.0
+
+    def lines(self) -> Iterator[str]:
+        """Say it in lines."""
+        yield f"{self.agreed} of {self.exchanges} exchanges agreed, in {self.seconds:.0f} s"
+        for kind, count in sorted(self.kinds.items()):
+            yield f"  {kind:<32}{count:>8}"
+        yield f"files {self.files}, tasks {self.tasks} (before, after)"
+        yield f"connections {self.connections} (clients, upstream), records {self.records}"
 
 
-@asynccontextmanager
-async def nginx(folder: Path, port: int, upstream: int) -> AsyncIterator[psutil.Process]:
-    """Run nginx before an upstream."""
-    program = await asyncio.to_thread(nginx_program)
-    temporary = "".join(
-        f"{name}_temp_path {folder}/{name};" for name in ("proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    (folder / "nginx.conf").write_text(
-        f"daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log;"
-        f"events {{}} http {{ access_log off; client_body_temp_path {folder}/body; {temporary}"
-        f"server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://127.0.0.1:{upstream};"
-        "proxy_http_version 1.1; proxy_buffering off; proxy_next_upstream off;"
-        "client_max_body_size 32m; } } }"
-    )
-    config = ["-p", str(folder), "-c", str(folder / "nginx.conf")]
-    process = await asyncio.create_subprocess_exec(program, *config, stderr=subprocess.DEVNULL)
-    try:
-        await _listens(port)
-        yield psutil.Process(process.pid)
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-@asynccontextmanager
-async def gateway(folder: Path, port: int, upstream: int) -> AsyncIterator[psutil.Process]:
-    """Run our own gateway, as a process, before the same upstream."""
-    (folder / "token").write_text(TOKEN)
-    replicas = [{"name": "a", "url": f"http://127.0.0.1:{upstream}"}]
-    document = {
-        "port": port,
-        "admin_token_file": str(folder / "token"),
-        "journal_dir": str(folder / "state"),
-        "routes": [{"name": "chat", "replicas": replicas}],
-    }
-    (folder / "gateway.json").write_text(json.dumps(document))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway", "--config", str(folder / "gateway.json")),
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        await _listens(port)
-        yield psutil.Process(process.pid)
-    finally:
-        process.terminate()
-        assert await process.wait() == 0
-
-
-async def _listens(port: int) -> None:
-    async with asyncio.timeout(30):
-        while True:
-            with suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                return
-            await asyncio.sleep(0.05)
-
-
-async def compare(folder: Path, ports: tuple[int, int], count: int, seed: int) -> None:
-    """Carry out so many exchanges by chance through both, some at a time."""
-    chance = random.Random(seed)
-    plans = [make_plan(chance) for _ in range(count)]
+async def compare(folder: Path, port: int, count: int, seed: int) -> Tally:
+    """Carry out so many exchanges by chance through both; nginx listens on `port`."""
+    plans: dict[int, Plan] = {}
+    tally, begun = Tally(count), time.monotonic()
     ours, theirs = Upstream(plans), Upstream(plans)
+    numbers = iter(range(count))
     async with Stub(ours) as one, Stub(theirs) as two:
         async with (
-            gateway(folder, ports[0], one.port) as process,
-            nginx(folder, ports[1], two.port),
+            gateway_process(folder, {"a": one.url}) as gateway,
+            nginx(folder, port, two.port),
         ):
-            files = process.num_fds()
+            mine, other = Connections(gateway.port), Connections(port)
+            before = await gateway.metrics()
+            files = gateway.process.num_fds()
 
-            async def both(number: int) -> None:
-                plan = plans[number]
-                async with asyncio.timeout(PATIENCE_SECONDS):
-                    mine = await exchange(ports[0], number, plan)
-                    other = await exchange(ports[1], number, plan)
-                check(plan, other, theirs.seen.get(number, []), f"nginx, exchange {number}: {plan}")
-                check(plan, mine, ours.seen.get(number, []), f"gateway, exchange {number}: {plan}")
+            async def work() -> None:
+                for number in numbers:
+                    plan = plans[number] = make_plan(random.Random(f"{seed}-{number}"))
+                    tally.kinds.update(plan.kinds())
+                    async with asyncio.timeout(PATIENCE_SECONDS):
+                        got = await mine.exchange(number, plan)
+                        expected = await other.exchange(number, plan)
+                    what = f"exchange {number} of seed {seed}: {plan}"
+                    check(plan, expected, theirs.seen(number), f"nginx, {what}")
+                    check(plan, got, ours.seen(number), f"gateway, {what}")
+                    tally.agreed += 1
+                    del plans[number]
+                    one.seen.clear()
+                    two.seen.clear()
 
-            for start in range(0, count, 8):
-                await asyncio.gather(*(both(n) for n in range(start, min(count, start + 8))))
-            leavers = sum(plan.client_leaves for plan in plans)
-            await _is_at_rest(ports[0], process, files, range(count - leavers, count + 1))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(AT_ONCE):
+                        group.create_task(work())
+            except BaseExceptionGroup as failed:
+                raise failed.exceptions[0] from None
+            finally:
+                mine.close()
+                other.close()
+            tally.kinds["on a used connection"] = mine.reused
+            tally.seconds = time.monotonic() - begun
+            leavers = sum(n for kind, n in tally.kinds.items() if kind.startswith("client leaves"))
+            tally.files = (files, files)
+            tally.tasks = (int(before[TASKS]), 0)
+            await _rest(gateway, tally, range(count - leavers, count + 1))
+    return tally
 
 
-async def _is_at_rest(port: int, process: psutil.Process, files: int, records: range) -> None:
+async def _rest(gateway: GatewayProcess, tally: Tally, records: range) -> None:
     """Nothing hangs, nothing leaks, and each exchange left one record.
 
     A client that left may have taken its request along before we read it.
     """
-    url = f"http://127.0.0.1:{port}"
-    last = ""
-    for _ in range(100):
-        async with httpx.AsyncClient() as client:
-            metrics = (await client.get(f"{url}/metrics")).text
-        last = next(x for x in metrics.splitlines() if x.startswith(f"{PREFIX}journal_sequence"))
-        idle = 'burnproof_gateway_in_flight{route="chat",arm=""} 0' in metrics
-        if idle and int(last.split()[1]) in records and process.num_fds() <= files + 16:
+    for _ in range(int(REST_SECONDS / 0.25)):
+        figures = await gateway.metrics()
+        tally.files = (tally.files[0], gateway.process.num_fds())
+        tally.tasks = (tally.tasks[0], int(figures[TASKS]))
+        tally.connections = (int(figures[CLIENTS]), int(figures[IDLE_REPLICAS]))
+        tally.records = int(figures[JOURNAL_SEQ])
+        if (
+            figures[IN_FLIGHT] == 0
+            and tally.connections == (0, 0)
+            and tally.tasks[1] <= tally.tasks[0]
+            and tally.files[1] <= tally.files[0]
+        ):
+            assert tally.records in records, tally
             return
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"not at rest: {last}, {process.num_fds()} files, {files} at first")
+        await asyncio.sleep(0.25)
+    raise AssertionError(f"not at rest: {tally}")
