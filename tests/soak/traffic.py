@@ -1,8 +1,8 @@
 """The soak's client: it draws requests, sends them on raw sockets, and says what it saw of each.
 
 What it says comes from the bytes that it got and from nothing that the gateway told. A request is
-asked within a conversation, one at a time, so that the n-th request of a conversation is the n-th
-record of its unit: that is how the two sides are held against one another later.
+asked within a conversation, one at a time, so that the n-th request of a conversation and tenant is
+the n-th record of that unit and tenant: so the two sides are held against one another later.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 60.0
 KEPT_SECONDS = 20.0
 """Idle time after which a connection is not used again."""
 
-TENANTS = 4
+TENANTS = 16
 LEAVES = 0.03
 """Share of requests whose client goes away."""
 
@@ -66,6 +66,10 @@ class Asked:
     kind: str
     saw: Saw | None = None
     status: int = 0
+
+    @property
+    def tenant(self) -> str:
+        return f"t{self.number % TENANTS}"
 
 
 def judge(kind: str, got: Got) -> Saw:
@@ -181,7 +185,7 @@ class Client:
         data = json.dumps(body).encode()
         head = (
             f"POST {path} HTTP/1.1\r\nHost: soak\r\nContent-Type: application/json\r\n"
-            f"x-conversation-id: {asked.conversation}\r\nx-tenant-id: t{asked.number % TENANTS}\r\n"
+            f"x-conversation-id: {asked.conversation}\r\nx-tenant-id: {asked.tenant}\r\n"
             f"x-extra: {asked.number}\r\nContent-Length: {len(data)}\r\n\r\n"
         )
         try:
