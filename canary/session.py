@@ -109,10 +109,10 @@ class Session:
         counts = self._after is None or record.accepted > self._after
         any_valid = any_bad = False
         for watch in self._watches:
+            any_valid = any_valid or watch.indicator.is_judged(record)
             if not watch.indicator.is_valid(record):
                 continue
             is_bad = watch.indicator.is_bad(record)
-            any_valid = True
             any_bad |= is_bad
             watch.add(record, is_bad, counts)
         if not counts:

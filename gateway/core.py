@@ -16,7 +16,7 @@ from gateway import metrics as names
 from gateway.breaker import BreakerState
 from gateway.clock import Clock
 from gateway.config import GatewayConfig, RouteConfig
-from gateway.counters import Counters
+from gateway.counters import Counters, Ended
 from gateway.durable import DurableRecord, Found
 from gateway.flight import Flight
 from gateway.items import RunningFault
@@ -136,18 +136,17 @@ class Core:
             return
         state = flight.route
         indicator = self._nowhere if state is None else state.indicator
-        valid = indicator.is_valid(record)
-        bad = valid and indicator.is_bad(record)
+        ended = Ended.of(record, indicator)
         if state is not None:
-            self.counters[record.route].add(record.at, valid, bad, outcome)
+            self.counters[record.route].add(record.at, ended)
             stalled = indicator.is_stalled(record)
             if flight.replica and says_something_about_replica(
                 record.outcome, record.status, stalled
             ):
-                state.observe(flight.replica, bad, self.clock.mono())
-        self._measure(flight, record)
+                state.observe(flight.replica, ended.bad, self.clock.mono())
+        self._measure(flight, record, ended)
 
-    def _measure(self, flight: Flight, record: RequestRecord) -> None:
+    def _measure(self, flight: Flight, record: RequestRecord, ended: Ended) -> None:
         where: Labels = (
             ("route", record.route),
             ("replica", record.replica),
@@ -159,6 +158,10 @@ class Core:
         if record.ttft_s is not None:
             observe(names.TTFT, where, record.ttft_s)
             observe(names.GAP, where, record.max_gap_s)
+        if ended.interrupted:
+            add(names.INTERRUPTIONS, where)
+        if ended.hidden:
+            add(names.HIDDEN_ERRORS, where)
         if record.tokens:
             add(names.TOKENS, where, record.tokens)
         if record.fallback:

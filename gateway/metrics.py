@@ -17,6 +17,8 @@ TTFT = PREFIX + "ttft_seconds"
 GAP = PREFIX + "max_gap_seconds"
 E2E = PREFIX + "e2e_seconds"
 TOKENS = PREFIX + "completion_tokens_total"
+INTERRUPTIONS = PREFIX + "interruptions_total"
+HIDDEN_ERRORS = PREFIX + "hidden_errors_total"
 FALLBACKS = PREFIX + "fallbacks_total"
 EXPOSED = PREFIX + "fault_exposed_total"
 TOUCHED = PREFIX + "fault_touched_total"
@@ -38,6 +40,8 @@ HELP: Mapping[str, tuple[str, str]] = {
     GAP: ("histogram", "Longest silence after the first token, seconds."),
     E2E: ("histogram", "Seconds from accept to end."),
     TOKENS: ("counter", "Completion tokens passed on."),
+    INTERRUPTIONS: ("counter", "Answers that broke off after their first token."),
+    HIDDEN_ERRORS: ("counter", "Requests that failed though no error status said so."),
     FALLBACKS: ("counter", "Requests served by another replica than the one picked first."),
     EXPOSED: ("counter", "Requests served by a replica with this fault armed."),
     TOUCHED: ("counter", "Requests that this fault changed."),
