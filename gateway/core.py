@@ -41,7 +41,7 @@ class Core:
     """Routes, leases, journal and counts of one gateway process."""
 
     def __init__(self, config: GatewayConfig, record: DurableRecord, executor: Executor) -> None:
-        self.config = config
+        self.config: GatewayConfig
         self.clock = Clock()
         self.epoch = secrets.token_hex(8)
         self.started_at = self.clock.unix()
@@ -52,10 +52,37 @@ class Core:
         folder = config.journal_dir / "journal"
         self.journal = Journal(folder, self.epoch, config.journal_max_bytes, executor)
         self.counters = {route.name: Counters() for route in config.routes}
+        self.generation = 0
+        self.take_config(config)
         self.metrics = Metrics()
         self.stopping = False
+        """Whether the process ends: answers say that their connection closes."""
+        self.cut_off = False
+        """Whether its time is over: connections that end now are ended by us."""
         self._numbers = itertools.count(1)
         self._nowhere = Indicator()
+
+    def take_config(self, config: GatewayConfig) -> None:
+        """Note the configuration that is in force from now on."""
+        self.config = config
+        self.config_hash = config.fingerprint
+        self.loaded_at = self.clock.unix()
+        self.generation += 1
+
+    def take_routes(self, routes: dict[str, RouteState]) -> None:
+        """Serve these routes from now on. Counters of a route that left stay readable."""
+        self.routes.clear()
+        self.routes.update(routes)
+        for name in routes:
+            self.counters.setdefault(name, Counters())
+
+    def config_view(self) -> dict[str, Any]:
+        """Return which configuration is in force."""
+        return {
+            "generation": self.generation,
+            "hash": self.config_hash,
+            "loaded_at": self.loaded_at,
+        }
 
     def begin(self, conversation: str, tenant: str, *, probe: bool, pinned: str) -> Flight:
         """Accept a request now."""
@@ -143,7 +170,7 @@ class Core:
             if flight.replica and says_something_about_replica(
                 record.outcome, record.status, stalled
             ):
-                state.observe(flight.replica, ended.bad, self.clock.mono())
+                state.observe(flight.replica, ended.bad, self.clock.mono(), flight.accepted_mono)
         self._measure(flight, record, ended)
 
     def _measure(self, flight: Flight, record: RequestRecord, ended: Ended) -> None:
@@ -192,6 +219,9 @@ class Core:
             yield names.FAULTS, (route,), len(active)
             yield names.LEASES, (route,), len(self.leases.open_on(state))
             yield names.ALL_OPEN, (route,), state.all_open
+        yield names.CONFIG_GENERATION, (), self.generation
+        yield names.CONFIG_INFO, (("hash", self.config_hash),), 1
+        yield names.DRAINING, (), float(self.stopping)
         yield names.STOPPED, (), float(self.leases.stop_line is not None)
         errors = self.leases.write_errors + self.journal.write_errors
         yield names.WRITE_ERRORS, (), errors
@@ -208,6 +238,8 @@ class Core:
             "now": self.clock.unix(),
             "dropped_at_start": self.dropped_at_start,
             "last_seq": self.journal.last_seq,
+            "draining": self.stopping,
+            "config": self.config_view(),
         }
 
 

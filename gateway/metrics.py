@@ -30,6 +30,10 @@ ALL_OPEN = PREFIX + "breaker_all_open_total"
 LEASES = PREFIX + "leases_open"
 FAULTS = PREFIX + "faults_active"
 STOPPED = PREFIX + "stopped"
+DRAINING = PREFIX + "draining"
+CONFIG_GENERATION = PREFIX + "config_generation"
+CONFIG_INFO = PREFIX + "config_info"
+RELOADS = PREFIX + "config_reloads_total"
 WRITE_ERRORS = PREFIX + "record_write_errors_total"
 JOURNAL_SEQ = PREFIX + "journal_sequence"
 
@@ -52,6 +56,10 @@ HELP: Mapping[str, tuple[str, str]] = {
     ALL_OPEN: ("counter", "Requests served by the least bad replica: every breaker was open."),
     LEASES: ("gauge", "Open leases."),
     FAULTS: ("gauge", "Fault items that may act now."),
+    DRAINING: ("gauge", "1 while the process ends."),
+    CONFIG_GENERATION: ("gauge", "1 at the start, one more for each configuration since."),
+    CONFIG_INFO: ("gauge", "1; the label is the hash of the routes in force."),
+    RELOADS: ("counter", "Configurations read again: applied, unchanged or refused."),
     STOPPED: ("gauge", "1 while new leases are refused."),
     WRITE_ERRORS: ("counter", "Failed writes of the durable record and the journal."),
     JOURNAL_SEQ: ("gauge", "Sequence of the latest record."),

@@ -40,8 +40,11 @@ class Connections:
         """Return those that are open."""
         return tuple(self._open)
 
-    async def drain(self, seconds: float) -> None:
-        """Close idle ones now, the others as they end, and all after so many seconds."""
+    async def drain(self, seconds: float, cut_off: Callable[[], None]) -> None:
+        """Close idle ones now, the others as they end, and all after so many seconds.
+
+        `cut_off` is told before the first connection is ended that had not ended by itself.
+        """
         for client in list(self._open):
             client.close_if_idle()
         try:
@@ -51,6 +54,7 @@ class Connections:
                     await self._left.wait()
         except TimeoutError:
             pass
+        cut_off()
         for client in list(self._open):
             client.abort()
         for _ in range(3):  # the loop writes and closes what was closed just now
@@ -76,10 +80,10 @@ class Listener:
         self._connections.sweep()
         self._timer = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._tick)
 
-    async def stop(self, seconds: float) -> None:
-        """Listen no more and drain."""
+    async def stop(self, seconds: float, cut_off: Callable[[], None]) -> None:
+        """Listen no more and drain; see `Connections.drain`."""
         if self._server is not None:
             self._server.close()
-        await self._connections.drain(seconds)
+        await self._connections.drain(seconds, cut_off)
         if self._timer is not None:
             self._timer.cancel()
