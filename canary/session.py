@@ -161,6 +161,19 @@ class Session:
         ends = config.stop_on_pass or judge.is_exhausted
         return "pass" if passed and ends else None
 
+    def _mixed(self) -> tuple[str, ...]:
+        """Name the gateways that ended it; a restarted one is told by its epoch."""
+        first, last = self._first_page, self._last_page
+        if self._reason not in {StopReason.GAP, StopReason.LEASE_LOST} or not first or not last:
+            return ()
+        before, now = first.gateways or {}, last.gateways or {}
+        restarted = [
+            f"Gateway {name} is not the process that it was."
+            for name, part in now.items()
+            if "epoch" in part and before.get(name, part).get("epoch") != part["epoch"]
+        ]
+        return (*last.mixed(), *restarted)
+
     def verdict(self) -> Verdict:
         """Return what is proven up to here; INCONCLUSIVE unless something is."""
         if self._judge is not None and self._judge.is_fail():
@@ -230,6 +243,7 @@ class Session:
             requests=self._requests,
             counted=self._counted,
             in_flight_at_end=sum(last.in_flight.values()) if last else 0,
+            mixed=self._mixed(),
         )
         return report.model_copy(update={"why": explain(report)})
 

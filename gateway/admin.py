@@ -234,6 +234,7 @@ class Admin:
             "route": entry.route.config.name,
             "state": lease.state.value,
             "seconds_left": max(0.0, left) if is_open else 0.0,
+            "granted_seconds": entry.granted_seconds,
             "items": items,
             **({"why": entry.why} if entry.why else {}),
         }
@@ -298,7 +299,8 @@ class Admin:
             after = core.journal.cursor_for_tail(core.clock.unix() - seconds)
         else:
             after = int(_number(query, "after", -1, -1, 2**62))
-        states = core.routes.values() if route is None else [core.routes[route]]
+        known = {**core.former, **core.routes}
+        states = known.values() if route is None else [known[route]]
         in_flight: dict[str, int] = {}
         oldest: list[float] = []
         for state in states:
@@ -321,7 +323,7 @@ class Admin:
         return json.dumps(head, allow_nan=False).encode()[:-1] + b',"records":[' + lines + b"]}"
 
     def _route_name(self, name: str | None) -> str | None:
-        if name is not None and name not in self._core.routes:
+        if name is not None and name not in self._core.counters:
             raise AdminError(404, "route", f"no route {name}"[:200])
         return name
 

@@ -46,6 +46,8 @@ class Core:
         self.epoch = secrets.token_hex(8)
         self.started_at = self.clock.unix()
         self.routes = {route.name: RouteState(route) for route in config.routes}
+        self.former: dict[str, RouteState] = {}
+        """Routes that a reload took away: their records are still read, their streams may run."""
         found: Found = record.recover(self.started_at)
         self.dropped_at_start = found.dropped
         self.leases = LeaseBook(self.routes, self.clock, record, executor, found)
@@ -70,7 +72,8 @@ class Core:
         self.generation += 1
 
     def take_routes(self, routes: dict[str, RouteState]) -> None:
-        """Serve these routes from now on. Counters of a route that left stay readable."""
+        """Serve these routes from now on; what a route that left has counted stays readable."""
+        self.former |= {name: each for name, each in self.routes.items() if name not in routes}
         self.routes.clear()
         self.routes.update(routes)
         for name in routes:

@@ -44,6 +44,8 @@ class Entry:
     running: dict[str, Running] = field(default_factory=dict)
     durable: "asyncio.Future[None] | None" = None
     """Done when the open lease is on disk."""
+    granted_seconds: float = 0.0
+    """What the latest opening or renewal gave it."""
     why: str = ""
     """Why the gateway ended it, if it did so of its own."""
 
@@ -203,7 +205,7 @@ class LeaseBook:
             lease = Lease.open(lease_id, seconds, self._clock.mono())
         except ValueError as error:
             raise AdminError(400, "invalid", f"seconds: {error}") from error
-        entry = Entry(lease, run_id, route)
+        entry = Entry(lease, run_id, route, granted_seconds=seconds)
         self._entries[lease_id] = entry
         self._arm_timer()
         line = {"lease_id": lease_id, "run_id": run_id, "route": route.config.name, "state": "open"}
@@ -229,6 +231,7 @@ class LeaseBook:
             entry.lease = entry.lease.renew(seconds, self._clock.mono())
         except ValueError as error:
             raise AdminError(400, "invalid", f"seconds: {error}") from error
+        entry.granted_seconds = seconds
         self._arm_timer()
         return entry
 

@@ -112,11 +112,14 @@ async def test_a_stream_of_a_route_that_leaves_is_served_and_recorded_to_its_end
         stream = await begin(gate)
         answer = await reload(gate, change)
         assert answer["routes"] == {"added": ["talk"], "removed": ["chat"], "changed": []}
+        assert (await gate.page("after=-1&route=chat")).in_flight == {"": 1}
         go.set()
         assert (await stream.content.read()).endswith(DONE)
         (record,) = await gate.wait_records(1)
         assert (record.route, record.outcome) == ("chat", Outcome.OK)
-        assert (await gate.admin("GET", "/journal?route=chat"))[0] == 404
+        page = await gate.page("after=-1&route=chat")
+        assert [each.seq for each in page.records] == [1], "whoever watched it can read on"
+        assert (await gate.admin("GET", "/journal?route=never"))[0] == 404
 
 
 async def test_a_lease_stays_when_its_replicas_do(tmp_path: Path) -> None:
