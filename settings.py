@@ -5,6 +5,7 @@ class a concern, prefix `BURNPROOF_`; secrets are `SecretStr` so that printing s
 """
 
 import os
+import re
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -30,11 +31,29 @@ class GatewaySettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="BURNPROOF_GATEWAY_", frozen=True)
 
     url: str = "http://127.0.0.1:8000"
-    """Base address of the gateway, data path and admin API."""
+    """Base address of the gateway, data path and admin API; of several gateways all, separated by
+    commas."""
     admin_token: SecretStr = SecretStr("")
     """Admin token itself; prefer the file."""
     admin_token_file: Path | None = None
     """File that holds the admin token (mode 0600); wins over the value."""
+
+    def urls(self) -> tuple[str, ...]:
+        """Return the address of each gateway.
+
+        Raises:
+            ValueError: one is no address, or stands there twice.
+        """
+        found = tuple(each.strip().rstrip("/") for each in self.url.split(","))
+        for each in found:
+            if not re.fullmatch(r"https?://[^?#\s,]+", each):
+                raise ValueError(
+                    "BURNPROOF_GATEWAY_URL is no address: write it like http://127.0.0.1:8000, "
+                    "several with commas between them"
+                )
+        if len(set(found)) != len(found):
+            raise ValueError("BURNPROOF_GATEWAY_URL names one gateway twice: leave one out")
+        return found
 
     def token(self) -> str:
         """Return the admin token.

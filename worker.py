@@ -33,7 +33,7 @@ from activities.sweep import Sweeper
 from audit.asynchronous import AsyncAuditStore
 from audit.store import AuditStore
 from settings import AuditSettings, GatewaySettings, TemporalSettings, WorkerSettings
-from targets.gateway_admin import GatewayAdmin
+from targets.gateway_fleet import connect
 from workflows import queues
 from workflows.fault_experiment import FaultExperiment
 from workflows.lease_sweep import LeaseSweep
@@ -155,7 +155,7 @@ async def serve(stop: asyncio.Event) -> None:
     store = AuditStore(AuditSettings().url)
     store.upgrade()
     audit = AsyncAuditStore(store)
-    gateway = GatewayAdmin(gateway_settings.url, gateway_settings.token())
+    gateway = connect(gateway_settings.urls(), gateway_settings.token())
     ports = Ports(
         gateway=gateway, source=gateway, audit=audit, holds=audit, runs=TemporalRuns(client)
     )

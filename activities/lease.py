@@ -257,7 +257,8 @@ class Leases:
                     met.update(record.exposed, record.touched)
             if not page.more:
                 return tuple(sorted(met))
-            page = Page.from_json(await self._gateway.journal(route, after=page.next))
+            raw = await self._gateway.journal(route, after=page.next, cursors=page.cursors)
+            page = Page.from_json(raw)
 
     async def _note(self, run_id: str, receipt: Json, proof: RemovalProof) -> None:
         payload: dict[str, Any] = {"receipt": receipt, "proof": proof.model_dump(mode="json")}

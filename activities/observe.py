@@ -150,19 +150,17 @@ class Observation:
         """
         session = Session(input.config)
         evidence = Evidence(self._audit, input, self._now)
-        cursor: int | None = None
+        before: Page | None = None
         reason: str | None = None
         try:
             async with heartbeats(session.live):
                 for stored in await evidence.stored():
-                    page = Page.from_json(stored)
-                    cursor = page.next
-                    reason = session.feed(page)
+                    before = Page.from_json(stored)
+                    reason = session.feed(before)
                     await asyncio.sleep(0)  # a long record must not hold up the beats of others
                 while reason is None:
-                    raw = await self._read(input, cursor)
-                    page = Page.from_json(raw)
-                    cursor = page.next
+                    raw = await self._read(input, before)
+                    before = page = Page.from_json(raw)
                     evidence.add(raw)
                     reason = session.feed(page)
                     await evidence.flush(now=reason is not None)
@@ -177,16 +175,17 @@ class Observation:
         await self._record(input, report)
         return report
 
-    async def _read(self, input: ObserveInput, cursor: int | None) -> Json:
+    async def _read(self, input: ObserveInput, before: Page | None) -> Json:
         since = _clock()
         while True:
             try:
                 return await self._source.journal(
                     input.route,
-                    after=cursor,
+                    after=None if before is None else before.next,
                     tail_seconds=input.tail_seconds,
                     lease_id=input.config.lease_id,
                     limit=PAGE_RECORDS,
+                    cursors=None if before is None else before.cursors,
                 )
             except TargetError as error:
                 if _clock() - since > GATEWAY_SILENCE_SECONDS:

@@ -5,7 +5,7 @@ mypy checks the fit where `worker.py` composes. Times are unix seconds of the ga
 the type says `datetime`; every method may raise an error of `targets.errors`.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
@@ -27,7 +27,10 @@ class Answer(StrEnum):
 
 
 class RecordSource(Protocol):
-    """The gateway's journal of requests."""
+    """The journal of requests, of one gateway or of several as one.
+
+    `cursors` are those of the page before (`Page.cursors`); one gateway has none.
+    """
 
     async def journal(
         self,
@@ -36,6 +39,7 @@ class RecordSource(Protocol):
         tail_seconds: float | None = None,
         lease_id: str | None = None,
         limit: int = 5000,
+        cursors: Mapping[str, int] | None = None,
     ) -> Json: ...
 
 

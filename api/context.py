@@ -17,6 +17,7 @@ from api.stack.state import load_state
 from audit.store import AuditStore
 from settings import AuditSettings, GatewaySettings, TemporalSettings, WorkerSettings, is_set
 from targets.gateway_admin import GatewayAdmin
+from targets.gateway_fleet import GatewayFleet, connect
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,14 @@ class Context:
         store.upgrade()
         return store
 
-    def admin(self) -> GatewayAdmin:
-        """Connect to the gateway's admin API.
+    def admin(self) -> GatewayAdmin | GatewayFleet:
+        """Connect to the admin API of the gateway, or of all of them.
 
         Raises:
             ValueError: no token is set, or the address is none.
         """
         try:
-            return GatewayAdmin(self.gateway.url, self.gateway.token())
+            return connect(self.gateway.urls(), self.gateway.token())
         except httpx.InvalidURL:
             raise ValueError(
                 "BURNPROOF_GATEWAY_URL is no address: write it like http://127.0.0.1:8000"

@@ -22,6 +22,7 @@ from faults.catalog import CATALOG
 from slo.errors import SpecError, nearest
 from targets.errors import TargetUnavailable
 from targets.gateway_admin import PIN_HEADER, PROBE_HEADER, GatewayAdmin
+from targets.gateway_fleet import GatewayFleet
 
 LEASE_SECONDS = 60.0
 """Renewed before each case; the longest lease that gateways admit."""
@@ -126,7 +127,7 @@ async def verify(
     """
     admin = context.admin()
     client = httpx.AsyncClient(
-        base_url=context.gateway.url.rstrip("/"), timeout=REQUEST_SECONDS, trust_env=False
+        base_url=context.gateway.urls()[0], timeout=REQUEST_SECONDS, trust_env=False
     )
     try:
         found = _named(await admin.routes(), route, "route")
@@ -167,7 +168,7 @@ async def _pace(prober: Prober) -> float:
 
 
 async def _under_lease(
-    admin: GatewayAdmin, prober: Prober, route: str, wanted: Sequence[Case]
+    admin: GatewayAdmin | GatewayFleet, prober: Prober, route: str, wanted: Sequence[Case]
 ) -> list[Proof]:
     lease = f"verify-{uuid.uuid4().hex[:12]}"
     await admin.open_lease(lease, lease, route, LEASE_SECONDS)
@@ -189,7 +190,9 @@ async def _under_lease(
         await admin.close_lease(lease)
 
 
-async def _prove(admin: GatewayAdmin, prober: Prober, where: tuple[str, str], case: Case) -> Proof:
+async def _prove(
+    admin: GatewayAdmin | GatewayFleet, prober: Prober, where: tuple[str, str], case: Case
+) -> Proof:
     began = time.monotonic()
     lease, item = where
     before = await prober.ask(case)

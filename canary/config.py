@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, FiniteFloat
 from slo.objective import Objective
 
 Mode = Literal["steady", "compare", "remedy", "recovery"]
-MetricName = Literal["errors", "slo_bad", "ttft", "e2e"]
+MetricName = Literal["errors", "slo_bad", "ttft", "e2e", "interruptions", "hidden_errors"]
 JUDGE_VERSION: Literal["burnproof-judge/1"] = "burnproof-judge/1"
 
 

@@ -23,13 +23,14 @@ from canary.dispersion import BlockDispersion
 from canary.metric import EventMetric, LatencyMetric
 from canary.ratio_mismatch import RatioMismatch
 from canary.report import Classification, JudgeReport, MetricReport, capped_log10, rounded
+from slo.objective import is_hidden_error, is_interrupted
 from slo.records import Outcome, RequestRecord
 from slo.verdict import Verdict
 
 MIN_COVERAGE = 0.8
 """Least share of a group's requests that could be judged. Source: ours, 2026-12."""
 
-_SEEN, _EXPOSED, _BAD_ERRORS, _BAD_SLO = 1, 2, 4, 8
+_SEEN, _EXPOSED, _BAD_ERRORS, _BAD_SLO, _BROKE_OFF, _HIDDEN = 1, 2, 4, 8, 16, 32
 _EXP_CAP = 700.0
 _GROUPS = {"arms": ("control", "chaos"), "treatment": ("treated", "holdout")}
 
@@ -52,9 +53,18 @@ class Judge:
         self._errors = EventMetric("errors", config, self._exposed)
         self._slo_bad = EventMetric("slo_bad", config, self._exposed)
         self._latencies = [LatencyMetric(n, config) for n in config.metrics if n in {"ttft", "e2e"}]
+        self._kinds = [
+            (bit, kind, EventMetric(name, config, self._exposed))
+            for bit, name, kind in (
+                (_BROKE_OFF, "interruptions", is_interrupted),
+                (_HIDDEN, "hidden_errors", is_hidden_error),
+            )
+            if name in config.metrics
+        ]
         known: dict[str, EventMetric | LatencyMetric] = {
             "errors": self._errors,
             "slo_bad": self._slo_bad,
+            **{metric.name: metric for _, _, metric in self._kinds},
             **{metric.name: metric for metric in self._latencies},
         }
         self._metrics = [known[name] for name in config.metrics]
@@ -102,6 +112,8 @@ class Judge:
         failed = record.outcome is not Outcome.OK
         if is_valid and (is_slo_bad or failed):
             bits = (_BAD_ERRORS if failed else 0) | (_BAD_SLO if is_slo_bad else 0)
+            for bit, kind, _ in self._kinds:
+                bits |= bit if kind(record) else 0
             fresh = bits & ~state
             new |= fresh
             grown |= self._events(fresh, is_chaos)
@@ -132,6 +144,9 @@ class Judge:
             self._slo_bad.bad(is_chaos)
             if not is_chaos:
                 self._dispersion.add_bad()
+        for bit, _, metric in self._kinds:
+            if fresh & bit:
+                metric.bad(is_chaos)
         return is_chaos and fresh != 0
 
     def _look(self, seq: int) -> None:

@@ -7,8 +7,9 @@ machines with different mathematics libraries write the same bytes.
 
 from enum import StrEnum
 from math import isfinite
+from typing import Annotated
 
-from pydantic import BaseModel, FiniteFloat
+from pydantic import BaseModel, Field, FiniteFloat
 
 from canary.config import Mode
 from slo.verdict import Verdict
@@ -191,3 +192,5 @@ class ObserveReport(BaseModel, frozen=True):
     counted: int = 0
     """Records that passed the filters (no probe, accepted after the given instant)."""
     in_flight_at_end: int = 0
+    mixed: Annotated[tuple[str, ...], Field(exclude_if=lambda mixed: not mixed)] = ()
+    """Of several gateways, which made the last page one of unlike parts; a sentence each."""

@@ -109,10 +109,10 @@ class Session:
         counts = self._after is None or record.accepted > self._after
         any_valid = any_bad = False
         for watch in self._watches:
+            any_valid = any_valid or watch.indicator.is_judged(record)
             if not watch.indicator.is_valid(record):
                 continue
             is_bad = watch.indicator.is_bad(record)
-            any_valid = True
             any_bad |= is_bad
             watch.add(record, is_bad, counts)
         if not counts:
@@ -160,6 +160,19 @@ class Session:
             return "void"
         ends = config.stop_on_pass or judge.is_exhausted
         return "pass" if passed and ends else None
+
+    def _mixed(self) -> tuple[str, ...]:
+        """Name the gateways that ended it; a restarted one is told by its epoch."""
+        first, last = self._first_page, self._last_page
+        if self._reason not in {StopReason.GAP, StopReason.LEASE_LOST} or not first or not last:
+            return ()
+        before, now = first.gateways or {}, last.gateways or {}
+        restarted = [
+            f"Gateway {name} is not the process that it was."
+            for name, part in now.items()
+            if "epoch" in part and before.get(name, part).get("epoch") != part["epoch"]
+        ]
+        return (*last.mixed(), *restarted)
 
     def verdict(self) -> Verdict:
         """Return what is proven up to here; INCONCLUSIVE unless something is."""
@@ -230,6 +243,7 @@ class Session:
             requests=self._requests,
             counted=self._counted,
             in_flight_at_end=sum(last.in_flight.values()) if last else 0,
+            mixed=self._mixed(),
         )
         return report.model_copy(update={"why": explain(report)})
 

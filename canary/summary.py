@@ -52,9 +52,11 @@ def _row(name: str, burn: Burn) -> SloReport:
 def explain(report: ObserveReport) -> str:
     """Return one sentence: what the verdict rests on."""
     if report.reason is StopReason.GAP:
-        return "Journal records were lost or the gateway restarted: nothing can be said."
+        lost = "Journal records were lost or the gateway restarted: nothing can be said."
+        return " ".join([lost, *report.mixed])
     if report.reason is StopReason.LEASE_LOST:
-        return "The lease or its fault ended before the observation did."
+        ended = "The lease or its fault ended before the observation did."
+        return " ".join([ended, *report.mixed])
     if report.guard is not None and report.reason is StopReason.GUARD:
         guard = report.guard
         what = "burn rate" if guard.kind == "burn_rate" else "spent share of the error budget"

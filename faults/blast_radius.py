@@ -239,7 +239,10 @@ def _signals(spec: ExperimentSpec, promised: tuple[Objective, ...]) -> Iterator[
             yield _warning("lenient_objective", "slos", message)
     if isinstance(spec.fault, StreamStallFault):
         stall = spec.fault.parameters.stall
-        gaps = [o.indicator.max_gap_seconds for o in promised]
+        gaps = [
+            o.indicator.max_gap_seconds if o.indicator.event == "request" else None
+            for o in promised
+        ]
         if promised and all(gap is None or stall <= gap for gap in gaps):
             message = f"no SLO counts a silence of {format_duration(stall)} as bad"
             yield _warning("unseen_fault", "fault.parameters.stall", message)

@@ -178,7 +178,7 @@ CATALOG: Mapping[str, TemplateInfo] = {
             spec_ids=("A28",),
             parameters=given.StreamCut,
             blast=BlastClass.BREAKS,
-            expected_signals=("errors", "slo_bad"),
+            expected_signals=("errors", "slo_bad", "interruptions", "hidden_errors"),
             effect_check="streams whose id was drawn lack what follows the token, and end as set",
             needs=(
                 "answers are streamed as events, and not compressed",

@@ -19,7 +19,7 @@ from faults.numbers import Count, Name, Number, Probability, Share
 
 _ALIASED = ConfigDict(frozen=True, serialize_by_alias=True)
 
-Metric = Literal["errors", "slo_bad", "ttft", "e2e"]
+Metric = Literal["errors", "slo_bad", "ttft", "e2e", "interruptions", "hidden_errors"]
 """What the two arms are compared in."""
 
 

@@ -111,7 +111,7 @@ def expected_plan(
     """
     share, judge = spec.arms.chaos.share, spec.judge
     counts = {"none": 0.0}
-    if {"errors", "slo_bad"} & set(judge.metrics):
+    if {"errors", "slo_bad", "interruptions", "hidden_errors"} & set(judge.metrics):
         exact = units_to_pass(judge.alpha, judge.margin_errors, share)
         counts["bad events"] = exact * slower_by(bad_ratio)
     if {"ttft", "e2e"} & set(judge.metrics):

@@ -1,8 +1,9 @@
 """The gateway process: `python -m gateway --config gateway.json`.
 
-Prints one JSON line when it listens: {"listening": "http://host:port", "epoch": …}. Ends with 0 on
-SIGTERM or SIGINT after requests in flight had their time, with 3 when the configuration cannot be
-used. A kill needs no care: the next start drops whatever was held.
+Prints one JSON line when it listens: {"listening": "http://host:port", "epoch": …}. Reads its
+configuration again on SIGHUP. Ends with 0 on SIGTERM or SIGINT after requests in flight had their
+time, with 3 when the configuration cannot be used. A kill needs no care: the next start drops
+whatever was held.
 """
 
 import argparse
@@ -12,12 +13,14 @@ import json
 import logging
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import uvloop
 
 from gateway.app import GatewayServer
 from gateway.config import ConfigError, GatewayConfig, load_config, load_token
+from gateway.leases import AdminError
 
 CONFIGURATION_EXIT = 3
 
@@ -26,7 +29,7 @@ COLLECT_FROM = 20_000
 a hundred, none of them in a cycle; Python's default of 700 looks seven requests long."""
 
 
-async def serve(config: GatewayConfig, token: str) -> None:
+async def serve(config: GatewayConfig, token: str, path: Path) -> None:
     """Run until a signal asks for the end."""
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -34,8 +37,16 @@ async def serve(config: GatewayConfig, token: str) -> None:
     # second one would then kill a process that is about to end with 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: loop.call_soon_threadsafe(done.set))
-    server = GatewayServer(config, token)
+    server = GatewayServer(config, token, path)
     port = await server.start()
+    reloads: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        task = loop.create_task(_reload(server))
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(reload))
     gc.freeze()  # the collector need not look through the modules again and again
     gc.set_threshold(COLLECT_FROM)
     line = {
@@ -45,9 +56,17 @@ async def serve(config: GatewayConfig, token: str) -> None:
     }
     print(json.dumps(line), flush=True)
     await done.wait()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    await asyncio.gather(*reloads)
     await server.stop()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
+
+
+async def _reload(server: GatewayServer) -> None:
+    """Read the configuration again; a refusal is in the log and in the admin log already."""
+    with suppress(AdminError):
+        await server.reloader.reload("signal")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -62,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     except ConfigError as error:
         print(f"gateway: {error}", file=sys.stderr)
         return CONFIGURATION_EXIT
-    uvloop.run(serve(config, token))
+    uvloop.run(serve(config, token, arguments.config))
     return 0
 
 

@@ -93,8 +93,11 @@ def _no_constant(word: str) -> NoReturn:
 class Admin:
     """The handlers, over one core."""
 
-    def __init__(self, core: Core, token: str) -> None:
+    def __init__(
+        self, core: Core, token: str, reload: Callable[[str], Awaitable[dict[str, Any]]]
+    ) -> None:
         self._core = core
+        self._reload = reload
         self._expected = f"Bearer {token}".encode()
 
     def add_routes(self, app: web.Application) -> None:
@@ -111,6 +114,7 @@ class Admin:
             ("DELETE", "/leases/{lease}/items/{item}", self.delete_item),
             ("GET", "/journal", self.journal),
             ("GET", "/counters", self.counters),
+            ("POST", "/reload", self.reload),
             ("POST", "/stop", self.stop),
             ("POST", "/release", self.release),
         ):
@@ -230,7 +234,9 @@ class Admin:
             "route": entry.route.config.name,
             "state": lease.state.value,
             "seconds_left": max(0.0, left) if is_open else 0.0,
+            "granted_seconds": entry.granted_seconds,
             "items": items,
+            **({"why": entry.why} if entry.why else {}),
         }
 
     # Items
@@ -293,7 +299,8 @@ class Admin:
             after = core.journal.cursor_for_tail(core.clock.unix() - seconds)
         else:
             after = int(_number(query, "after", -1, -1, 2**62))
-        states = core.routes.values() if route is None else [core.routes[route]]
+        known = {**core.former, **core.routes}
+        states = known.values() if route is None else [known[route]]
         in_flight: dict[str, int] = {}
         oldest: list[float] = []
         for state in states:
@@ -316,7 +323,7 @@ class Admin:
         return json.dumps(head, allow_nan=False).encode()[:-1] + b',"records":[' + lines + b"]}"
 
     def _route_name(self, name: str | None) -> str | None:
-        if name is not None and name not in self._core.routes:
+        if name is not None and name not in self._core.counters:
             raise AdminError(404, "route", f"no route {name}"[:200])
         return name
 
@@ -335,7 +342,13 @@ class Admin:
             buckets = counters.seconds.since(now - _number(query, "seconds", 60, 1, 3_600))
         return {"now": now, "route": route, "buckets": buckets}
 
-    # The stop
+    # The configuration, and the stop
+
+    async def reload(self, _request: web.Request) -> dict[str, Any]:
+        """Read the configuration file again."""
+        answer = await self._reload("admin")
+        await self._core.leases.settle_writes()
+        return answer
 
     async def stop(self, request: web.Request) -> dict[str, Any]:
         """Withdraw everything now and refuse leases until released."""

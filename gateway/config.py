@@ -1,12 +1,14 @@
 """The gateway's configuration file: which routes exist and which replicas serve them.
 
-It is read once at start and never again; everything that changes while the process runs (splits,
-faults, breaker thresholds) comes through leases. The file holds no secret: the admin token lies in
-a file of its own. Hard part: a typo must stop the start with one readable line, since a gateway
-that silently ignores a key is found out only when its breaker did not open.
+It is read at start, and again when a reload is asked for (`reload.py`); everything that an
+experiment changes (splits, faults, breaker thresholds) comes through leases. The file holds no
+secret: the admin token lies in a file of its own. Hard part: a typo must stop the start with one
+readable line, since a gateway that silently ignores a key is found out only when its breaker did
+not open.
 """
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -92,6 +94,28 @@ class RouteConfig(_Strict):
         return self
 
 
+class DrainConfig(_Strict):
+    """How the process ends when it is asked to."""
+
+    announce_seconds: float = Field(default=0.0, ge=0, le=300)
+    """How long new connections are still served while /readyz says 503. Default 0; behind a load
+    balancer the time that it needs to notice, 5 to 10 s on Kubernetes."""
+
+    seconds: float = Field(default=5.0, ge=0, le=3600)
+    """How long requests in flight may then go on, in seconds. Default 5: below a pod's 30."""
+
+
+FIXED = (
+    "host",
+    "port",
+    "admin_token_file",
+    "journal_dir",
+    "journal_max_bytes",
+    "journal_memory_records",
+)
+"""Keys that only a start can change."""
+
+
 class GatewayConfig(_Strict):
     """The whole file."""
 
@@ -108,7 +132,15 @@ class GatewayConfig(_Strict):
     """Latest records kept in memory for readers; older ones are read from disk. Default 50,000:
     about 30 MB."""
 
+    drain: DrainConfig = DrainConfig()
+
     routes: tuple[RouteConfig, ...] = Field(min_length=1)
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits that two gateways share if they run with the same routes."""
+        told = json.dumps([each.model_dump(mode="json") for each in self.routes], sort_keys=True)
+        return sha256(told.encode()).hexdigest()[:16]
 
     @model_validator(mode="after")
     def _routes_are_distinct(self) -> Self:

@@ -16,7 +16,7 @@ from gateway import metrics as names
 from gateway.breaker import BreakerState
 from gateway.clock import Clock
 from gateway.config import GatewayConfig, RouteConfig
-from gateway.counters import Counters
+from gateway.counters import Counters, Ended
 from gateway.durable import DurableRecord, Found
 from gateway.flight import Flight
 from gateway.items import RunningFault
@@ -41,11 +41,13 @@ class Core:
     """Routes, leases, journal and counts of one gateway process."""
 
     def __init__(self, config: GatewayConfig, record: DurableRecord, executor: Executor) -> None:
-        self.config = config
+        self.config: GatewayConfig
         self.clock = Clock()
         self.epoch = secrets.token_hex(8)
         self.started_at = self.clock.unix()
         self.routes = {route.name: RouteState(route) for route in config.routes}
+        self.former: dict[str, RouteState] = {}
+        """Routes that a reload took away: their records are still read, their streams may run."""
         found: Found = record.recover(self.started_at)
         self.dropped_at_start = found.dropped
         self.leases = LeaseBook(self.routes, self.clock, record, executor, found)
@@ -58,10 +60,38 @@ class Core:
             config.journal_memory_records,
         )
         self.counters = {route.name: Counters() for route in config.routes}
+        self.generation = 0
+        self.take_config(config)
         self.metrics = Metrics()
         self.stopping = False
+        """Whether the process ends: answers say that their connection closes."""
+        self.cut_off = False
+        """Whether its time is over: connections that end now are ended by us."""
         self._numbers = itertools.count(1)
         self._nowhere = Indicator()
+
+    def take_config(self, config: GatewayConfig) -> None:
+        """Note the configuration that is in force from now on."""
+        self.config = config
+        self.config_hash = config.fingerprint
+        self.loaded_at = self.clock.unix()
+        self.generation += 1
+
+    def take_routes(self, routes: dict[str, RouteState]) -> None:
+        """Serve these routes from now on; what a route that left has counted stays readable."""
+        self.former |= {name: each for name, each in self.routes.items() if name not in routes}
+        self.routes.clear()
+        self.routes.update(routes)
+        for name in routes:
+            self.counters.setdefault(name, Counters())
+
+    def config_view(self) -> dict[str, Any]:
+        """Return which configuration is in force."""
+        return {
+            "generation": self.generation,
+            "hash": self.config_hash,
+            "loaded_at": self.loaded_at,
+        }
 
     def begin(self, conversation: str, tenant: str, *, probe: bool, pinned: str) -> Flight:
         """Accept a request now."""
@@ -142,18 +172,17 @@ class Core:
             return
         state = flight.route
         indicator = self._nowhere if state is None else state.indicator
-        valid = indicator.is_valid(record)
-        bad = valid and indicator.is_bad(record)
+        ended = Ended.of(record, indicator)
         if state is not None:
-            self.counters[record.route].add(record.at, valid, bad, outcome)
+            self.counters[record.route].add(record.at, ended)
             stalled = indicator.is_stalled(record)
             if flight.replica and says_something_about_replica(
                 record.outcome, record.status, stalled
             ):
-                state.observe(flight.replica, bad, self.clock.mono())
-        self._measure(flight, record)
+                state.observe(flight.replica, ended.bad, self.clock.mono(), flight.accepted_mono)
+        self._measure(flight, record, ended)
 
-    def _measure(self, flight: Flight, record: RequestRecord) -> None:
+    def _measure(self, flight: Flight, record: RequestRecord, ended: Ended) -> None:
         where: Labels = (
             ("route", record.route),
             ("replica", record.replica),
@@ -165,6 +194,10 @@ class Core:
         if record.ttft_s is not None:
             observe(names.TTFT, where, record.ttft_s)
             observe(names.GAP, where, record.max_gap_s)
+        if ended.interrupted:
+            add(names.INTERRUPTIONS, where)
+        if ended.hidden:
+            add(names.HIDDEN_ERRORS, where)
         if record.tokens:
             add(names.TOKENS, where, record.tokens)
         if record.fallback:
@@ -195,6 +228,9 @@ class Core:
             yield names.FAULTS, (route,), len(active)
             yield names.LEASES, (route,), len(self.leases.open_on(state))
             yield names.ALL_OPEN, (route,), state.all_open
+        yield names.CONFIG_GENERATION, (), self.generation
+        yield names.CONFIG_INFO, (("hash", self.config_hash),), 1
+        yield names.DRAINING, (), float(self.stopping)
         yield names.STOPPED, (), float(self.leases.stop_line is not None)
         errors = self.leases.write_errors + self.journal.write_errors
         yield names.WRITE_ERRORS, (), errors
@@ -211,6 +247,8 @@ class Core:
             "now": self.clock.unix(),
             "dropped_at_start": self.dropped_at_start,
             "last_seq": self.journal.last_seq,
+            "draining": self.stopping,
+            "config": self.config_view(),
         }
 
 

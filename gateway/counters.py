@@ -9,11 +9,38 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
+from slo.objective import Indicator, is_hidden_error, is_interrupted
+from slo.records import Outcome, RequestRecord
+
 SECONDS_KEPT = 3_600
 """One-second buckets kept: an hour."""
 
 MINUTES_KEPT = 30 * 24 * 60
 """One-minute buckets kept: 30 days, the longest burn window's budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What one finished request counts as. Only a valid event is bad, begun, or either kind."""
+
+    outcome: str
+    valid: bool
+    bad: bool = False
+    begun: bool = False
+    interrupted: bool = False
+    hidden: bool = False
+
+    @classmethod
+    def of(cls, record: RequestRecord, indicator: Indicator) -> "Ended":
+        """Sort a record by what counts as bad on its route."""
+        outcome = record.outcome
+        if not indicator.is_valid(record):
+            return cls(outcome.value, False)
+        begun = record.ttft_s is not None
+        bad = indicator.is_bad(record)
+        if outcome is Outcome.OK:
+            return cls(outcome.value, True, bad, begun)
+        return cls(outcome.value, True, bad, begun, is_interrupted(record), is_hidden_error(record))
 
 
 @dataclass(slots=True)
@@ -23,13 +50,21 @@ class Bucket:
     t: int
     total: int = 0
     bad: int = 0
+    begun: int = 0
+    """Valid events with a first token: those that can be interrupted."""
+    interrupted: int = 0
+    hidden: int = 0
+    """Valid events that failed though no error status said so."""
     by_outcome: dict[str, int] = field(default_factory=dict)
 
-    def add(self, valid: bool, bad: bool, outcome: str) -> None:
+    def add(self, ended: "Ended") -> None:
         """Count one request."""
-        self.total += valid
-        self.bad += valid and bad
-        self.by_outcome[outcome] = self.by_outcome.get(outcome, 0) + 1
+        self.total += ended.valid
+        self.bad += ended.bad
+        self.begun += ended.begun
+        self.interrupted += ended.interrupted
+        self.hidden += ended.hidden
+        self.by_outcome[ended.outcome] = self.by_outcome.get(ended.outcome, 0) + 1
 
     def view(self) -> dict[str, Any]:
         """Return plain JSON types."""
@@ -37,6 +72,9 @@ class Bucket:
             "t": self.t,
             "total": self.total,
             "bad": self.bad,
+            "begun": self.begun,
+            "interrupted": self.interrupted,
+            "hidden": self.hidden,
             "by_outcome": dict(self.by_outcome),
         }
 
@@ -49,7 +87,7 @@ class Series:
         self._kept = kept
         self._buckets: OrderedDict[int, Bucket] = OrderedDict()
 
-    def add(self, at: float, valid: bool, bad: bool, outcome: str) -> None:
+    def add(self, at: float, ended: Ended) -> None:
         """Count a request that ended `at` (unix seconds, never going back)."""
         start = int(at // self._width) * self._width
         bucket = self._buckets.get(start)
@@ -57,7 +95,7 @@ class Series:
             bucket = self._buckets[start] = Bucket(start)
             while next(iter(self._buckets)) <= start - self._kept * self._width:
                 self._buckets.popitem(last=False)
-        bucket.add(valid, bad, outcome)
+        bucket.add(ended)
 
     def since(self, at: float) -> list[dict[str, Any]]:
         """Return the buckets that end after `at` (unix seconds)."""
@@ -84,7 +122,7 @@ class Counters:
         self.seconds = Series(1, SECONDS_KEPT)
         self.minutes = Series(60, MINUTES_KEPT)
 
-    def add(self, at: float, valid: bool, bad: bool, outcome: str) -> None:
+    def add(self, at: float, ended: Ended) -> None:
         """Count a finished request in both."""
-        self.seconds.add(at, valid, bad, outcome)
-        self.minutes.add(at, valid, bad, outcome)
+        self.seconds.add(at, ended)
+        self.minutes.add(at, ended)

@@ -92,7 +92,7 @@ class Exchange:
         route = self._route = self._core.enter(flight, model)
         if route is None:
             self._refuse(404, "no route serves this model")
-        elif flight.pinned and flight.pinned not in route.load:
+        elif flight.pinned and flight.pinned not in route.names:
             self._refuse(404, "no such replica on this route")
         else:
             loop = asyncio.get_running_loop()
@@ -106,7 +106,7 @@ class Exchange:
 
     def on_gone(self) -> None:
         """Let go of everything: nobody waits for this answer."""
-        self._end(Cause.LOST if self._core.stopping else Cause.CLIENT, keep=None)
+        self._end(Cause.LOST if self._core.cut_off else Cause.CLIENT, keep=None)
 
     def on_paused(self) -> None:
         """Read no more of the replica until the client takes bytes again."""
@@ -186,10 +186,11 @@ class Exchange:
         self._task = None
         name = self.flight.replica
         if not self.flight.probe:
-            route.observe(name, True, self._core.clock.mono())
+            now = self._core.clock.mono()
+            route.observe(name, True, now, self.flight.accepted_mono)
         self._unload()
         self._tried = self._tried | {name}
-        if self.flight.pinned or len(self._tried) == len(route.load):
+        if self.flight.pinned or self._tried.issuperset(route.names):
             self.flight.replica = ""
             self._refuse(502, "no replica can be reached", Cause.LOST)
         else:

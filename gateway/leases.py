@@ -44,6 +44,10 @@ class Entry:
     running: dict[str, Running] = field(default_factory=dict)
     durable: "asyncio.Future[None] | None" = None
     """Done when the open lease is on disk."""
+    granted_seconds: float = 0.0
+    """What the latest opening or renewal gave it."""
+    why: str = ""
+    """Why the gateway ended it, if it did so of its own."""
 
 
 class LeaseBook:
@@ -69,6 +73,7 @@ class LeaseBook:
         """Loop seconds at which time next ends something; the data path compares with it."""
         self.stop_line = found.stop
         self.write_errors = 0
+        self._draining = False
 
     # Time
 
@@ -110,7 +115,7 @@ class LeaseBook:
             act = {LeaseState.LAPSED: "lapse", LeaseState.DROPPED: "drop"}.get(lease.state, "close")
             items = {key: item.counts() for key, item in entry.running.items()}
             self._end(lease.lease_id, lease.state)
-            self._tell(act, entry, items=items)
+            self._tell(act, entry, items=items, **({"why": entry.why} if entry.why else {}))
 
     def _end(self, lease_id: str, state: LeaseState) -> None:
         self._ended[lease_id] = state.value
@@ -124,6 +129,10 @@ class LeaseBook:
             del self._entries[key]
 
     # The record
+
+    def note(self, act: str, **more: Any) -> None:
+        """Add a line that is about no lease to the admin log."""
+        self._tell(act, None, **more)
 
     def _tell(self, act: str, entry: Entry | None, **more: Any) -> None:
         line: dict[str, Any] = {"at": self._clock.unix(), "act": act}
@@ -178,6 +187,8 @@ class LeaseBook:
             raise AdminError(409, "lease_closed", f"lease {lease_id} is {state}: it never reopens")
         if self.stop_line is not None:
             raise AdminError(423, "stopped", f"stopped: {self.stop_line.get('reason', '')}")
+        if self._draining:
+            raise AdminError(503, "draining", "this gateway ends: it takes no lease")
         route = self._routes.get(route_name)
         if route is None:
             raise AdminError(404, "route", f"no route {route_name}; has {', '.join(self._routes)}")
@@ -194,7 +205,7 @@ class LeaseBook:
             lease = Lease.open(lease_id, seconds, self._clock.mono())
         except ValueError as error:
             raise AdminError(400, "invalid", f"seconds: {error}") from error
-        entry = Entry(lease, run_id, route)
+        entry = Entry(lease, run_id, route, granted_seconds=seconds)
         self._entries[lease_id] = entry
         self._arm_timer()
         line = {"lease_id": lease_id, "run_id": run_id, "route": route.config.name, "state": "open"}
@@ -220,6 +231,7 @@ class LeaseBook:
             entry.lease = entry.lease.renew(seconds, self._clock.mono())
         except ValueError as error:
             raise AdminError(400, "invalid", f"seconds: {error}") from error
+        entry.granted_seconds = seconds
         self._arm_timer()
         return entry
 
@@ -237,13 +249,19 @@ class LeaseBook:
         self._arm_timer()
         return entry, removed
 
+    def withdraw(self, lease_id: str, why: str) -> None:
+        """End an open lease of our own accord, and remember why."""
+        self._entries[lease_id].why = why
+        self.close(lease_id)
+
     def _open_entry(self, lease_id: str) -> Entry:
         entry = self._entries.get(lease_id)
         if entry is None and lease_id not in self._ended:
             raise AdminError(404, "lease", f"no lease {lease_id}")
         if entry is None or entry.lease.state is not LeaseState.OPEN:
             state = self._ended.get(lease_id, "closed")
-            raise AdminError(409, "lease_closed", f"lease {lease_id} is {state}")
+            why = f": {entry.why}" if entry is not None and entry.why else ""
+            raise AdminError(409, "lease_closed", f"lease {lease_id} is {state}{why}")
         return entry
 
     def find(self, lease_id: str) -> Entry | str:
@@ -344,14 +362,13 @@ class LeaseBook:
         await asyncio.shield(written)
         return was
 
-    def shut(self) -> None:
-        """Take everything off, at the end of the process; the record finds the leases dropped."""
-        if self._timer is not None:
-            self._timer.cancel()
-        for entry in self._entries.values():
-            for item in entry.running.values():
-                if item.active:
-                    entry.route.take_off(item)
+    def drain(self) -> None:
+        """Drop everything, at the end of the process, and take no lease any more."""
+        self._draining = True
+        for entry in self.open_on():
+            entry.why = "the gateway ends"
+            self._set(entry, entry.lease.drop())
+        self._arm_timer()
 
 
 __all__ = ["AdminError", "Entry", "LeaseBook", "LeaseClosed"]

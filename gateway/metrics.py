@@ -17,6 +17,8 @@ TTFT = PREFIX + "ttft_seconds"
 GAP = PREFIX + "max_gap_seconds"
 E2E = PREFIX + "e2e_seconds"
 TOKENS = PREFIX + "completion_tokens_total"
+INTERRUPTIONS = PREFIX + "interruptions_total"
+HIDDEN_ERRORS = PREFIX + "hidden_errors_total"
 FALLBACKS = PREFIX + "fallbacks_total"
 EXPOSED = PREFIX + "fault_exposed_total"
 TOUCHED = PREFIX + "fault_touched_total"
@@ -28,6 +30,10 @@ ALL_OPEN = PREFIX + "breaker_all_open_total"
 LEASES = PREFIX + "leases_open"
 FAULTS = PREFIX + "faults_active"
 STOPPED = PREFIX + "stopped"
+DRAINING = PREFIX + "draining"
+CONFIG_GENERATION = PREFIX + "config_generation"
+CONFIG_INFO = PREFIX + "config_info"
+RELOADS = PREFIX + "config_reloads_total"
 WRITE_ERRORS = PREFIX + "record_write_errors_total"
 JOURNAL_SEQ = PREFIX + "journal_sequence"
 CLIENTS = PREFIX + "client_connections"
@@ -41,6 +47,8 @@ HELP: Mapping[str, tuple[str, str]] = {
     GAP: ("histogram", "Longest silence after the first token, seconds."),
     E2E: ("histogram", "Seconds from accept to end."),
     TOKENS: ("counter", "Completion tokens passed on."),
+    INTERRUPTIONS: ("counter", "Answers that broke off after their first token."),
+    HIDDEN_ERRORS: ("counter", "Requests that failed though no error status said so."),
     FALLBACKS: ("counter", "Requests served by another replica than the one picked first."),
     EXPOSED: ("counter", "Requests served by a replica with this fault armed."),
     TOUCHED: ("counter", "Requests that this fault changed."),
@@ -51,6 +59,10 @@ HELP: Mapping[str, tuple[str, str]] = {
     ALL_OPEN: ("counter", "Requests served by the least bad replica: every breaker was open."),
     LEASES: ("gauge", "Open leases."),
     FAULTS: ("gauge", "Fault items that may act now."),
+    DRAINING: ("gauge", "1 while the process ends."),
+    CONFIG_GENERATION: ("gauge", "1 at the start, one more for each configuration since."),
+    CONFIG_INFO: ("gauge", "1; the label is the hash of the routes in force."),
+    RELOADS: ("counter", "Configurations read again: applied, unchanged or refused."),
     STOPPED: ("gauge", "1 while new leases are refused."),
     WRITE_ERRORS: ("counter", "Failed writes of the durable record and the journal."),
     JOURNAL_SEQ: ("gauge", "Sequence of the latest record."),

@@ -1,7 +1,7 @@
 """The data path's frame: which connections are whose, and what every request needs to be served.
 
 Order of one request: tenant, breaker, split, fault hooks, upstream, outcome; it is kept by
-`exchange.py`, one object a request. This module tells the gateway's own three addresses from those
+`exchange.py`, one object a request. This module tells the gateway's own four addresses from those
 of the replicas, and probes from traffic.
 """
 
@@ -20,7 +20,7 @@ from gateway.http1.pool import Pool
 from gateway.http1.reply import whole
 
 _PREFIX = PREFIX.encode()
-_OWN = frozenset({b"/healthz", b"/metrics", _PREFIX})
+_OWN = frozenset({b"/healthz", b"/readyz", b"/metrics", _PREFIX})
 
 
 class Proxy:

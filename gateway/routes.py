@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.breaker import PROBE_SHARE, Breaker, BreakerState
-from gateway.config import RouteConfig
+from gateway.config import ReplicaConfig, RouteConfig
 from gateway.flight import Flight
 from gateway.items import EVERY_REPLICA, BreakerSpec, FaultSpec, Running, RunningFault, SplitSpec
 from gateway.routing import (
@@ -44,10 +44,14 @@ class RouteState:
     config: RouteConfig
     indicator: Indicator = field(init=False)
     """What counts as bad here when nobody gives an SLO."""
+    names: tuple[str, ...] = field(init=False)
+    """The replicas that may be chosen. Those that left stay in the tables for their streams."""
     bases: dict[str, str] = field(default_factory=dict)
     """The address of each replica."""
     load: dict[str, int] = field(default_factory=dict)
     """Requests outstanding at each replica."""
+    moved_at: dict[str, float] = field(default_factory=dict)
+    """When a reload gave a replica its address, loop seconds: older requests tell of another."""
     base: dict[str, Breaker] = field(default_factory=dict)
     tight: dict[str, Breaker] = field(default_factory=dict)
     """Breakers under a remedy's threshold, of the replicas it covers."""
@@ -62,19 +66,43 @@ class RouteState:
     """Requests served by the least bad replica because every breaker was open."""
 
     def __post_init__(self) -> None:
-        breaker = self.config.breaker
-        self.indicator = Indicator(max_gap_seconds=self.config.gap_limit_seconds)
+        self._take(self.config)
         for replica in self.config.replicas:
-            self.bases[replica.name] = replica.base
-            self.load[replica.name] = 0
-            self.base[replica.name] = Breaker.fresh(
-                breaker.threshold_ratio, breaker.window, breaker.min, breaker.open_seconds
-            )
+            self._take_replica(replica)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The replicas' names."""
-        return tuple(self.load)
+    def reconfigure(self, config: RouteConfig, now: float) -> frozenset[str]:
+        """Take another configuration of the same name; return the replicas that left or moved.
+
+        Requests in flight keep their replica. A breaker is kept unless its settings or the address
+        of its replica changed.
+        """
+        before = {each.name: each for each in self.config.replicas}
+        kept_breakers = self.config.breaker == config.breaker
+        self._take(config)
+        stays = set()
+        for replica in config.replicas:
+            old = before.get(replica.name)
+            if old is not None and old.base == replica.base:
+                stays.add(replica.name)
+                if kept_breakers:
+                    continue
+            else:
+                self.moved_at[replica.name] = now
+            self._take_replica(replica)
+        return frozenset(before) - stays
+
+    def _take(self, config: RouteConfig) -> None:
+        self.config = config
+        self.indicator = Indicator(max_gap_seconds=config.gap_limit_seconds)
+        self.names = tuple(replica.name for replica in config.replicas)
+
+    def _take_replica(self, replica: ReplicaConfig) -> None:
+        breaker = self.config.breaker
+        self.bases[replica.name] = replica.base
+        self.load.setdefault(replica.name, 0)
+        self.base[replica.name] = Breaker.fresh(
+            breaker.threshold_ratio, breaker.window, breaker.min, breaker.open_seconds
+        )
 
     # What a lease puts on the route
 
@@ -86,7 +114,7 @@ class RouteState:
         """
         named = (*spec.control, *spec.chaos) if isinstance(spec, SplitSpec) else spec.replicas
         for name in named:
-            if name not in self.load and name != EVERY_REPLICA:
+            if name not in self.names and name != EVERY_REPLICA:
                 known = ", ".join(self.names)
                 raise UnknownReplica(f"route {self.config.name} has no replica {name}; has {known}")
 
@@ -195,8 +223,10 @@ class RouteState:
         )
         return flight.armed
 
-    def observe(self, replica: str, bad: bool, now: float) -> None:
-        """Count a finished request for the breakers of its replica."""
+    def observe(self, replica: str, bad: bool, now: float, accepted: float) -> None:
+        """Count a finished request for the breakers of its replica (loop seconds)."""
+        if self.moved_at and accepted < self.moved_at.get(replica, 0.0):
+            return
         self.base[replica].observe(bad, now)
         if replica in self.tight:
             self.tight[replica].observe(bad, now)

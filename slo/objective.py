@@ -7,9 +7,14 @@ Hard part: clients that give up. A client that closes the tab after half a secon
 about the service and is not a valid event. A client that gives up because nothing came for longer
 than the bound is the very failure the objective is about, and counts as bad; otherwise only the
 survivors of a hang would be measured.
+
+Two narrower kinds of bad event stand beside "the request failed or broke a bound", since neither a
+latency nor a share of error statuses shows them: the stream that breaks off in the middle, and the
+failure behind a status that says success.
 """
 
 from fractions import Fraction
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, FiniteFloat
 
@@ -18,10 +23,37 @@ from slo.records import Outcome, RequestRecord
 KNOWN_FLAGS = ("empty", "rep4", "non_finite", "bad_tool_json")
 """Text flags the gateway can raise."""
 
+Event = Literal["request", "interruption", "hidden-error"]
+"""What an indicator counts as bad: any failure or broken bound, or one of the two kinds below."""
+
+_BREAKS_OFF = frozenset(
+    {Outcome.TRUNCATED, Outcome.STREAM_ERROR, Outcome.TIMEOUT, Outcome.CLIENT_ABORT}
+)
+_FIRST_ERROR_STATUS = 400
+
+
+def is_interrupted(record: RequestRecord) -> bool:
+    """Say whether a valid request broke off after its first token.
+
+    No end mark, a cut, an error object, or a client that gave up after a silence: ask `is_valid`.
+    """
+    return record.ttft_s is not None and record.outcome in _BREAKS_OFF
+
+
+def is_hidden_error(record: RequestRecord) -> bool:
+    """Say whether a valid request failed though no error status told its client.
+
+    An error object in the stream, an end without the end mark, or a cut: ask `is_valid` first.
+    """
+    return record.outcome is not Outcome.OK and record.status < _FIRST_ERROR_STATUS
+
 
 class Indicator(BaseModel, frozen=True):
     """Which requests are bad: every failed one, and every one that breaks a bound given here."""
 
+    event: Annotated[Event, Field(exclude_if=lambda event: event == "request")] = "request"
+    """The kind of bad event. The two narrow kinds look at no bound but the gap of a client that
+    gave up. Not written down when it is the default."""
     max_gap_seconds: FiniteFloat | None = Field(default=2.0, gt=0)
     """Longest silence allowed after the first token, seconds. None: no bound.
 
@@ -49,13 +81,22 @@ class Indicator(BaseModel, frozen=True):
         return ttft_bound is not None and ttft > ttft_bound
 
     def is_valid(self, record: RequestRecord) -> bool:
-        """Say whether this request may be counted: no probe, no client that left of its own."""
+        """Say whether this request may be counted; of interruptions only an answer that began."""
+        if self.event == "interruption" and record.ttft_s is None:
+            return False
+        return self.is_judged(record)
+
+    def is_judged(self, record: RequestRecord) -> bool:
+        """Say whether this request is evidence: no probe, no client that left of its own."""
         if record.probe:
             return False
         return record.outcome is not Outcome.CLIENT_ABORT or self.is_stalled(record)
 
     def is_bad(self, record: RequestRecord) -> bool:
         """Say whether a valid request is bad. Ask `is_valid` first."""
+        if self.event != "request":
+            narrow = is_interrupted if self.event == "interruption" else is_hidden_error
+            return narrow(record)
         if record.outcome is not Outcome.OK:
             return True
         gap = self.max_gap_seconds

@@ -12,14 +12,14 @@ Source: OpenSLO specification v1, github.com/OpenSLO/OpenSLO.
 """
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat
+from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat, model_validator
 
 from slo.documents import validate_document
 from slo.durations import Seconds
 from slo.errors import SpecError, SpecErrors
-from slo.objective import Indicator, Objective
+from slo.objective import Event, Indicator, Objective
 
 SOURCE_TYPE = "burnproof-gateway"
 """The only metric source that can be evaluated: the records of our own gateway."""
@@ -46,11 +46,22 @@ _Bound = Annotated[Seconds, BeforeValidator(_positive)]
 
 
 class _Bounds(BaseModel, frozen=True):
+    event: Event = "request"
+    """`interruption` and `hidden-error` count that kind alone; see `Indicator.event`."""
     gap_over: _Bound | None = Field(default=2.0, alias="gapOver")
     """Default 2 s: a stream that falls silent is broken (see `Indicator.max_gap_seconds`)."""
     ttft_over: _Bound | None = Field(default=None, alias="ttftOver")
     e2e_over: _Bound | None = Field(default=None, alias="e2eOver")
     flags: tuple[Literal["empty", "rep4", "non_finite", "bad_tool_json"], ...] = ()
+
+    @model_validator(mode="after")
+    def _bounds_are_used(self) -> Self:
+        if self.event != "request" and (self.ttft_over or self.e2e_over or self.flags):
+            raise ValueError(
+                f"event {self.event} knows no ttftOver, e2eOver or flags: leave them out, or leave "
+                "event out"
+            )
+        return self
 
 
 class _Nothing(BaseModel, frozen=True):
@@ -159,6 +170,7 @@ def read_openslo(doc: object) -> Objective:
         objective_ratio=parsed.spec.objectives[0].target,
         window_days=parsed.spec.time_window[0].duration,
         indicator=Indicator(
+            event=bounds.event,
             max_gap_seconds=bounds.gap_over,
             max_ttft_seconds=bounds.ttft_over,
             max_e2e_seconds=bounds.e2e_over,

@@ -90,6 +90,11 @@ class RequestRecord:
     prompt_tokens: int
     flags: tuple[str, ...]
     """Text flags: empty, rep4, non_finite, bad_tool_json."""
+    gateway: str = ""
+    """Which of several gateways wrote this; empty when there is one. `seq` is then a count over all
+    of them, in order of (end time, gateway, its own sequence)."""
+    gateway_seq: int = 0
+    """That gateway's own sequence."""
 
     def __post_init__(self) -> None:
         ttft = 0.0 if self.ttft_s is None else self.ttft_s
@@ -99,7 +104,7 @@ class RequestRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types; `from_json` gives back an equal record."""
-        return {
+        raw: dict[str, Any] = {
             "seq": self.seq,
             "at": self.at,
             "accepted": self.accepted,
@@ -124,6 +129,9 @@ class RequestRecord:
             "prompt_tokens": self.prompt_tokens,
             "flags": list(self.flags),
         }
+        if self.gateway:  # evidence of one gateway has no such keys
+            raw |= {"gateway": self.gateway, "gateway_seq": self.gateway_seq}
+        return raw
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> "RequestRecord":
@@ -160,6 +168,8 @@ class RequestRecord:
             tokens=raw["tokens"],
             prompt_tokens=raw["prompt_tokens"],
             flags=tuple(raw["flags"]),
+            gateway=raw.get("gateway", ""),
+            gateway_seq=raw.get("gateway_seq", 0),
         )
 
 
@@ -190,13 +200,39 @@ class Page:
     records: list[RequestRecord] = field(default_factory=list)
     more: bool = False
     """More records had already ended than this page holds (the read hit its limit)."""
+    gateways: dict[str, dict[str, Any]] | None = None
+    """Of several gateways what each said: {name: {epoch, now, after, next, held_back}}, or
+    {silent: why}. None: there is one, or it is evidence from before there were several."""
 
     def __post_init__(self) -> None:
         if not isfinite(self.now + (self.oldest_in_flight or 0.0)):
             raise ValueError(f"page after {self.after}: a time is not finite")
 
+    @property
+    def cursors(self) -> dict[str, int] | None:
+        """The cursor for the next read of each gateway; None when there is one gateway."""
+        if self.gateways is None:
+            return None
+        return {name: part["next"] for name, part in self.gateways.items() if "next" in part}
+
+    def mixed(self) -> tuple[str, ...]:
+        """Return which gateways make this page one of unlike parts, a sentence each."""
+        states = (self.lease or {}).get("gateways", {})
+        found = []
+        for name, part in (self.gateways or {}).items():
+            if "silent" in part:
+                found.append(f"Gateway {name} does not answer.")
+            elif part.get("gap"):
+                found.append(f"Gateway {name} lost records.")
+            elif "clocks_apart" in part:
+                found.append(f"The clock of gateway {name} is not like the others'.")
+            elif states.get(name, "open") != "open":
+                found.append(f"At gateway {name} the lease is {states[name]}.")
+        return tuple(found)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON types; `from_json` gives back an equal page."""
+        several = {} if self.gateways is None else {"gateways": self.gateways}
         return {
             "now": self.now,
             "after": self.after,
@@ -207,6 +243,7 @@ class Page:
             "oldest_in_flight": self.oldest_in_flight,
             "lease": self.lease,
             "more": self.more,
+            **several,
             "records": [record.to_json() for record in self.records],
         }
 
@@ -229,4 +266,5 @@ class Page:
             lease=raw["lease"],
             records=[RequestRecord.from_json(item) for item in raw["records"]],
             more=raw.get("more", False),
+            gateways=raw.get("gateways"),
         )

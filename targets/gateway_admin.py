@@ -7,6 +7,7 @@ accept "was never applied".
 """
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -104,8 +105,12 @@ class GatewayAdmin:
         tail_seconds: float | None = None,
         lease_id: str | None = None,
         limit: int = 5000,
+        cursors: Mapping[str, int] | None = None,
     ) -> dict[str, Any]:
-        """Read one page of request records after a cursor, or from `tail_seconds` ago."""
+        """Read one page of request records after a cursor, or from `tail_seconds` ago.
+
+        `cursors` are for several gateways (`gateway_fleet`): this one has `after`.
+        """
         query: dict[str, str | int | float] = {"route": route, "limit": limit}
         if after is not None:
             query["after"] = after

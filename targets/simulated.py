@@ -9,6 +9,7 @@ nothing falls back to it.
 """
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 from faults.lease import Item, ItemState, Lease, LeaseClosed, LeaseError, LeaseState
@@ -187,6 +188,7 @@ class SimulatedGateway:
         tail_seconds: float | None = None,
         lease_id: str | None = None,
         limit: int = 5000,
+        cursors: Mapping[str, int] | None = None,
     ) -> dict[str, Any]:
         """Move the clock by one step and return what ended."""
         self._check()

@@ -88,6 +88,12 @@ SUITES: tuple[Suite, ...] = (
         heavy=True,
     ),
     Suite(
+        "soak",
+        (Pytest("soak", ("tests/soak",), ("--timeout=420",)),),
+        deadline_minutes=15,
+        heavy=True,
+    ),
+    Suite(
         "vllm",
         (Pytest("vllm", ("tests/e2e",), ("--timeout=1800",)),),
         deadline_minutes=35,

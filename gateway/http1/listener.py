@@ -55,8 +55,11 @@ class Connections:
         """Return those that are open."""
         return tuple(self._open)
 
-    async def drain(self, seconds: float) -> None:
-        """Close idle ones now, the others as they end, and all after so many seconds."""
+    async def drain(self, seconds: float, cut_off: Callable[[], None]) -> None:
+        """Close idle ones now, the others as they end, and all after so many seconds.
+
+        `cut_off` is told before the first connection is ended that had not ended by itself.
+        """
         for client in list(self._open):
             client.close_if_idle()
         try:
@@ -66,6 +69,7 @@ class Connections:
                     await self._left.wait()
         except TimeoutError:
             pass
+        cut_off()
         for client in list(self._open):
             client.abort()
         for _ in range(3):  # the loop writes and closes what was closed just now
@@ -133,8 +137,8 @@ class Listener:
         self._connections.sweep()
         self._timer = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._tick)
 
-    async def stop(self, seconds: float) -> None:
-        """Listen no more and drain."""
+    async def stop(self, seconds: float, cut_off: Callable[[], None]) -> None:
+        """Listen no more and drain; see `Connections.drain`."""
         loop = asyncio.get_running_loop()
         sockets, self._sockets = self._sockets, []
         for listening in sockets:
@@ -142,6 +146,6 @@ class Listener:
             listening.close()
         if self._welcoming:
             await asyncio.wait(self._welcoming)
-        await self._connections.drain(seconds)
+        await self._connections.drain(seconds, cut_off)
         if self._timer is not None:
             self._timer.cancel()

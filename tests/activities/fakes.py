@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 from collections import defaultdict
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -256,6 +257,7 @@ class FakeGateway:
         tail_seconds: float | None = None,
         lease_id: str | None = None,
         limit: int = 5000,
+        cursors: Mapping[str, int] | None = None,
     ) -> Json:
         """One record a page: whoever reads only the first page misses the rest."""
         await self._gate("journal", route)
@@ -334,6 +336,7 @@ class ScriptedJournal:
         tail_seconds: float | None = None,
         lease_id: str | None = None,
         limit: int = 5000,
+        cursors: Mapping[str, int] | None = None,
     ) -> Json:
         await asyncio.sleep(self.takes)
         if self.silent[0] <= asyncio.get_running_loop().time() < self.silent[1]:

@@ -183,8 +183,15 @@ class Gate:
         }
         return GatewayConfig.model_validate_json(json.dumps(document))
 
+    @property
+    def file(self) -> Path:
+        """The configuration file: what a reload reads."""
+        return self.folder / "gateway.json"
+
     async def __aenter__(self) -> Self:
-        self.server = GatewayServer(self.config(), TOKEN)
+        config = self.config()
+        self.file.write_text(config.model_dump_json())
+        self.server = GatewayServer(config, TOKEN, self.file)
         await self.server.start()
         self.client = aiohttp.ClientSession(auto_decompress=False)
         return self

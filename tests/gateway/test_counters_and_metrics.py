@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.counters import Series
+from gateway.counters import Ended, Series
 from gateway.metrics import BOUNDS, HELP, Metrics
 from slo.objective import Indicator
 from tests.gateway.harness import SPLIT, Gate, Seen, Stub, answer, good
@@ -113,7 +113,7 @@ def test_buckets_add_up_and_old_ones_are_forgotten(steps: list[float]):
     for step in steps:
         at += step
         times.append(at)
-        series.add(at, valid=True, bad=False, outcome="ok")
+        series.add(at, Ended("ok", True))
     buckets = series.since(0.0)
     starts = [each["t"] for each in buckets]
     assert starts == sorted(set(starts))

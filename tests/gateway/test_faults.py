@@ -167,7 +167,7 @@ async def test_a_fault_stays_on_its_replica_and_a_request_that_leaves_it_is_safe
             route = gate.server.core.routes["chat"]
             now = gate.server.core.clock.mono()
             for _ in range(200):
-                route.observe("b", True, now)  # its breaker opens
+                route.observe("b", True, now, now)  # its breaker opens
             for n in range(30):
                 assert (await gate.chat(f"c{n}"))[0] == 200
             late = (await gate.wait_records(60))[30:]

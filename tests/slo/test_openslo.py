@@ -54,6 +54,12 @@ def test_the_document_becomes_an_objective():
     assert indicator.bad_flags == ("empty",)
 
 
+@pytest.mark.parametrize("event", ["request", "interruption", "hidden-error"])
+def test_the_kind_of_bad_event_is_named_in_the_document(event):
+    indicator = parse_openslo(changed((*SOURCE, "spec"), {"event": event})).indicator
+    assert (indicator.event, indicator.max_gap_seconds) == (event, 2.0)
+
+
 def test_without_bounds_a_silence_of_two_seconds_is_bad():
     indicator = parse_openslo(changed((*SOURCE, "spec"), KeyError)).indicator
     assert indicator.max_gap_seconds == 2.0
@@ -67,6 +73,8 @@ def test_without_bounds_a_silence_of_two_seconds_is_bad():
         ((*SOURCE, "spec", "gapOver"), "0s", "gapOver", None),
         ((*SOURCE, "spec", "gapOver"), 2, "gapOver", None),
         ((*SOURCE, "spec", "flags"), ["emty"], "flags[0]", "empty"),
+        ((*SOURCE, "spec", "event"), "interruption", "metricSource.spec", None),
+        ((*SOURCE, "spec"), {"event": "interuption"}, "spec.event", "interruption"),
         ((*SOURCE, "type"), "Datadog", "metricSource.type", None),
         ((*SOURCE, "type"), "burnproof-gatway", "metricSource.type", "burnproof-gateway"),
         ((*RATIO, "good"), {}, "ratioMetric.good", None),
