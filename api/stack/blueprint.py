@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from api.stack.errors import NotInstalled
-from api.stack.options import LABELS, MODEL, ROUTE, EngineKind, StackOptions, TrafficKind
+from api.stack.options import (
+    LABELS,
+    MODEL,
+    ROUTE,
+    EngineKind,
+    StackOptions,
+    TrafficKind,
+    kind_of,
+)
 from api.stack.ports import HOST, Ports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,9 +98,14 @@ class Blueprint:
         return f"http://{HOST}:{self.ports['temporal-ui']}" if self.options.ui else ""
 
     @property
+    def gateway_urls(self) -> dict[str, str]:
+        """Base address of each gateway, by its name."""
+        return {name: f"http://{HOST}:{self.ports[name]}" for name in self.options.gateway_names()}
+
+    @property
     def gateway_url(self) -> str:
-        """Base address of the gateway."""
-        return f"http://{HOST}:{self.ports['gateway']}"
+        """Base address of the first gateway."""
+        return self.gateway_urls["gateway"]
 
     @property
     def audit_url(self) -> str:
@@ -111,19 +124,23 @@ class Blueprint:
         return {
             "BURNPROOF_TEMPORAL_ADDRESS": self.temporal_address,
             "BURNPROOF_TEMPORAL_UI_URL": self.temporal_ui_url,
-            "BURNPROOF_GATEWAY_URL": self.gateway_url,
+            "BURNPROOF_GATEWAY_URL": ",".join(self.gateway_urls.values()),
             "BURNPROOF_GATEWAY_ADMIN_TOKEN_FILE": str(self.token_file),
             "BURNPROOF_AUDIT_URL": self.audit_url,
             "BURNPROOF_WORKER_ENGINE": self.options.engine.value,
         }
 
-    def write_gateway_config(self) -> Path:
-        """Write the gateway's configuration and return its file; it holds no secret."""
+    def write_gateway_configs(self) -> None:
+        """Write each gateway's configuration; it holds no secret."""
+        for name in self.options.gateway_names():
+            self._write_gateway_config(name)
+
+    def _write_gateway_config(self, name: str) -> None:
         config = {
             "host": HOST,
-            "port": self.ports["gateway"],
+            "port": self.ports[name],
             "admin_token_file": str(self.token_file),
-            "journal_dir": str(self.directory / "journal"),
+            "journal_dir": str(self.directory / name.replace("gateway", "journal")),
             "routes": [
                 {
                     "name": ROUTE,
@@ -133,9 +150,8 @@ class Blueprint:
                 }
             ],
         }
-        path = self.directory / "gateway.json"
+        path = self.directory / f"{name}.json"
         path.write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-        return path
 
     def processes(self) -> dict[str, ProcessSpec]:
         """Return every process by name, in the order in which they are shown."""
@@ -144,13 +160,14 @@ class Blueprint:
     def _process(self, name: str) -> ProcessSpec:
         if name.startswith("engine-"):
             return self._engine(name)
+        kind = kind_of(name)
         argv = {
             "temporal": self._temporal,
-            "gateway": self._gateway,
+            "gateway": lambda: self._gateway(name),
             "worker": lambda: [sys.executable, "-m", "worker"],
-            "traffic": self._traffic,
-        }[name]()
-        return self._spec(name, argv, _POLICIES[name])
+            "traffic": lambda: self._traffic(name),
+        }[kind]()
+        return self._spec(name, argv, _POLICIES[kind])
 
     def _spec(self, name: str, argv: list[str], policy: Policy) -> ProcessSpec:
         return ProcessSpec(
@@ -181,8 +198,8 @@ class Blueprint:
             return [*argv, "--headless"]
         return [*argv, "--ui-port", str(self.ports["temporal-ui"]), "--ui-disable-news-fetch"]
 
-    def _gateway(self) -> list[str]:
-        return [sys.executable, "-m", "gateway", "--config", str(self.directory / "gateway.json")]
+    def _gateway(self, name: str) -> list[str]:
+        return [sys.executable, "-m", "gateway", "--config", str(self.directory / f"{name}.json")]
 
     def _engine(self, name: str) -> ProcessSpec:
         options, letter = self.options, name.removeprefix("engine-")
@@ -197,22 +214,27 @@ class Blueprint:
             argv += ["--", *more] if more else []
         return self._spec(name, argv, _ENGINES[options.engine])
 
-    def _traffic(self) -> list[str]:
+    def _traffic(self, name: str) -> list[str]:
+        """Drive one gateway, as a balancer would: each gets its share, by a seed of its own."""
         options = self.options
-        argv = [sys.executable, "-m", "traffic", "--url", self.gateway_url, "--model", MODEL]
-        argv += ["--rate", f"{options.rate:g}", "--max-tokens", str(options.max_tokens)]
-        argv += ["--seed", str(options.seed), "--duration", str(_DAY_SECONDS)]
+        number = options.processes().index(name) - options.processes().index("traffic")
+        url = list(self.gateway_urls.values())[number]
+        argv = [sys.executable, "-m", "traffic", "--url", url, "--model", MODEL]
+        rate = options.rate / options.gateways
+        argv += ["--rate", f"{rate:g}", "--max-tokens", str(options.max_tokens)]
+        argv += ["--seed", str(options.seed + number), "--duration", str(_DAY_SECONDS)]
         argv += ["--max-requests", str(int(options.rate * _DAY_SECONDS * 2))]
         if options.traffic is TrafficKind.SINGLE:
             argv += ["--single"]
         if options.client_records:
-            argv += ["--out", str(self.directory / "client.jsonl")]
+            argv += ["--out", str(self.directory / name.replace("traffic", "client")) + ".jsonl"]
         return argv
 
 
 def claim_ports(ports: Ports, options: StackOptions, before: Mapping[str, int]) -> dict[str, int]:
     """Claim a port for each listener, those of the last time where they are still free."""
-    names = [*PORT_NAMES, *(f"engine-{letter}" for letter in options.letters())]
+    engines = (f"engine-{letter}" for letter in options.letters())
+    names = [*PORT_NAMES, *options.gateway_names()[1:], *engines]
     return {name: ports.take(before.get(name)) for name in names}
 
 

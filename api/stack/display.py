@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from api.stack.events import Event, EventKind
-from api.stack.options import EngineKind, StackOptions
+from api.stack.options import EngineKind, StackOptions, kind_of
 from api.stack.state import StackState
 
 USUAL_SECONDS = {"temporal": 2.0, "gateway": 2.0, "worker": 4.0, "traffic": 2.0}
@@ -99,7 +99,7 @@ class Display:
             self._progress.update(bar, words=f"{event.kind}: {event.text}")
 
     def _usual(self, name: str) -> float:
-        return USUAL_SECONDS.get(name) or _USUAL_ENGINE[self._options.engine]
+        return USUAL_SECONDS.get(kind_of(name)) or _USUAL_ENGINE[self._options.engine]
 
     def _print(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -107,8 +107,9 @@ class Display:
 
 def addresses(state: StackState) -> list[str]:
     """Return the lines that say where everything is."""
+    gateways = "  ".join(state.gateways or (state.gateway_url,))
     rows = {
-        "gateway": f"{state.gateway_url}  (route {state.route}, model {state.model})",
+        "gateway": f"{gateways}  (route {state.route}, model {state.model})",
         "replicas": "  ".join(f"{name} {url}" for name, url in state.replicas.items()),
         "Temporal": state.temporal_address,
         "Web UI": state.temporal_ui_url or "off",
@@ -127,7 +128,7 @@ def title(state: StackState) -> str:
 
 def _is_worth_a_line(event: Event) -> bool:
     """Tell whether people want to see it while the stack is up."""
-    of_gateway = event.kind is EventKind.NOTE and event.process == "gateway"
+    of_gateway = event.kind is EventKind.NOTE and kind_of(event.process) == "gateway"
     return event.kind in _WORTH_A_LINE or of_gateway
 
 

@@ -16,6 +16,9 @@ STATE_VARIABLE = "BURNPROOF_STACK_DIR"
 ROUTE = "chat"
 MODEL = "tiny-chat"
 LABELS = {"tier": "chat"}
+MAX_GATEWAYS = 4
+"""Enough to see what several do; each is a process on this one machine."""
+
 MAX_REPLICAS = 26
 """Replicas are named by one letter."""
 
@@ -65,6 +68,8 @@ class StackOptions:
     """More options for every engine process."""
     replica_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """More options for one replica, by its letter."""
+    gateways: int = 1
+    """Gateways before the same engines; the traffic is shared between them."""
     traffic: TrafficKind = TrafficKind.SINGLE
     rate: float = 20.0
     """Requests a second. Default 20: two real replicas on two cores keep up with it."""
@@ -89,6 +94,8 @@ class StackOptions:
         object.__setattr__(self, "directory", self.directory.expanduser().absolute())
         if not 1 <= self.replicas <= MAX_REPLICAS:
             raise StackError(f"replicas must lie in [1, {MAX_REPLICAS}], not {self.replicas}")
+        if not 1 <= self.gateways <= MAX_GATEWAYS:
+            raise StackError(f"gateways must lie in [1, {MAX_GATEWAYS}], not {self.gateways}")
         if self.engine is EngineKind.VLLM and self.replicas > 2:
             raise StackError(
                 f"{self.replicas} replicas of vLLM do not fit on one machine: use at most 2, "
@@ -107,8 +114,22 @@ class StackOptions:
         """Return the replicas' names: a, b, ..."""
         return [chr(ord("a") + index) for index in range(self.replicas)]
 
+    def gateway_names(self) -> list[str]:
+        """Return the gateways' names: gateway, gateway-2, ..."""
+        return numbered("gateway", self.gateways)
+
     def processes(self) -> list[str]:
         """Return the names of all processes, in the order in which they are shown."""
         engines = [f"engine-{letter}" for letter in self.letters()]
-        driver = [] if self.traffic is TrafficKind.NONE else ["traffic"]
-        return ["temporal", *engines, "gateway", "worker", *driver]
+        drivers = [] if self.traffic is TrafficKind.NONE else numbered("traffic", self.gateways)
+        return ["temporal", *engines, *self.gateway_names(), "worker", *drivers]
+
+
+def numbered(kind: str, count: int) -> list[str]:
+    """Return names of processes of one kind: kind, kind-2, ..."""
+    return [kind, *(f"{kind}-{number}" for number in range(2, count + 1))]
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a process: its name without a number or a letter."""
+    return name.partition("-")[0]

@@ -57,6 +57,8 @@ class StackState(BaseModel, frozen=True):
     temporal_ui_url: str
     """Empty without a Web UI."""
     gateway_url: str
+    gateways: tuple[str, ...] = ()
+    """Addresses of all gateways where there are several; `gateway_url` is the first."""
     admin_token_file: Path
     audit_url: str
     route: str
@@ -73,7 +75,7 @@ class StackState(BaseModel, frozen=True):
             "BURNPROOF_TEMPORAL_ADDRESS": self.temporal_address,
             "BURNPROOF_TEMPORAL_NAMESPACE": "default",
             "BURNPROOF_TEMPORAL_UI_URL": self.temporal_ui_url,
-            "BURNPROOF_GATEWAY_URL": self.gateway_url,
+            "BURNPROOF_GATEWAY_URL": ",".join(self.gateways or (self.gateway_url,)),
             "BURNPROOF_GATEWAY_ADMIN_TOKEN_FILE": str(self.admin_token_file),
             "BURNPROOF_AUDIT_URL": self.audit_url,
             "BURNPROOF_WORKER_ENGINE": self.engine.value,

@@ -24,7 +24,7 @@ from audit.records import HoldState
 from audit.store import AuditStore
 from settings import TemporalSettings
 from targets.errors import TargetError
-from targets.gateway_admin import GatewayAdmin
+from targets.gateway_fleet import connect
 
 LIMIT_SECONDS = 5.0
 
@@ -88,7 +88,8 @@ async def _runs(state: StackState) -> list[str]:
 
 
 async def _gateway(state: StackState) -> tuple[list[dict[str, Any]], bool]:
-    admin = GatewayAdmin(state.gateway_url, state.admin_token_file.read_text("utf-8").strip())
+    token = state.admin_token_file.read_text("utf-8").strip()
+    admin = connect(state.gateways or (state.gateway_url,), token)
     try:
         return await admin.open_leases(), bool((await admin.state()).get("stopped"))
     finally:
@@ -142,7 +143,8 @@ def _facts(state: StackState, picture: Picture) -> Table:
     table = Table(box=None, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    table.add_row("gateway", state.gateway_url + (" STOPPED" if picture.gateway_stopped else ""))
+    addresses = "  ".join(state.gateways or (state.gateway_url,))
+    table.add_row("gateway", addresses + (" STOPPED" if picture.gateway_stopped else ""))
     table.add_row("logs", str(state.events_log.parent))
     table.add_row("Web UI", state.temporal_ui_url or "off")
     unknown = picture.problems

@@ -31,7 +31,7 @@ from api.stack.errors import StackError
 from api.stack.events import EventKind, EventLog, Listener
 from api.stack.guarded import Guarded
 from api.stack.member import Member
-from api.stack.options import MODEL, ROUTE, EngineKind, StackOptions
+from api.stack.options import MODEL, ROUTE, EngineKind, StackOptions, kind_of
 from api.stack.ports import Ports
 from api.stack.state import (
     DirectoryLock,
@@ -104,6 +104,7 @@ class LocalStack:
             temporal_address=plan.temporal_address,
             temporal_ui_url=plan.temporal_ui_url,
             gateway_url=plan.gateway_url,
+            gateways=tuple(plan.gateway_urls.values()) if self.options.gateways > 1 else (),
             admin_token_file=plan.token_file,
             audit_url=plan.audit_url,
             route=ROUTE,
@@ -150,7 +151,7 @@ class LocalStack:
         if self._lock is None:
             return
         self._phase = "stopping"
-        first = [m for n, m in self._members.items() if n in {"traffic", "worker"}]
+        first = [m for n, m in self._members.items() if kind_of(n) in {"traffic", "worker"}]
         rest = [m for m in self._members.values() if m not in first]
         await asyncio.gather(*(member.stop() for member in first))
         await asyncio.gather(*(member.stop() for member in rest))
@@ -231,7 +232,7 @@ class LocalStack:
             ports = claim_ports(self._ports, options, before)
             token_file = write_token(options.directory)
             self._blueprint = Blueprint(options, ports, token_file, python)
-            self._blueprint.write_gateway_config()
+            self._blueprint.write_gateway_configs()
             specs = self._blueprint.processes()
             for spec in specs.values():
                 if spec.log.exists():
@@ -252,13 +253,13 @@ class LocalStack:
         async def check(process: Guarded) -> None:
             if name == "temporal":
                 await readiness.temporal_ready(plan.temporal_address)
-            elif name == "gateway":
-                await readiness.answers_get(plan.gateway_url, "/healthz")
+            elif name in plan.gateway_urls:
+                await readiness.answers_get(plan.gateway_urls[name], "/readyz")
                 if self._members[name].has_been_ready:
-                    await self._say_dropped()
+                    await self._say_dropped(name)
             elif name == "worker":
                 await readiness.says(process, "worker ready")
-            elif name == "traffic":
+            elif kind_of(name) == "traffic":
                 await readiness.says(process, '"driving"')
             else:
                 await readiness.answers_a_token(plan.replicas()[name.removeprefix("engine-")])
@@ -272,9 +273,9 @@ class LocalStack:
         async def begin(name: str) -> None:
             if name == "worker":
                 await readiness.port_opens(self._plan().ports["temporal"])
-            if name == "traffic":
+            if kind_of(name) == "traffic":
                 for other, task in started.items():
-                    if other != name:
+                    if kind_of(other) != "traffic":
                         await asyncio.shield(task)
             await self._members[name].start()
 
@@ -295,22 +296,23 @@ class LocalStack:
         limit = 60.0
         try:
             async with asyncio.timeout(limit):
-                await readiness.answers_a_token(plan.gateway_url, probe)
+                for url in plan.gateway_urls.values():
+                    await readiness.answers_a_token(url, probe)
         except TimeoutError:
             raise StackError(
                 f"no token came through the gateway within {limit:g} s: see {plan.log_dir}"
             ) from None
 
-    async def _say_dropped(self) -> None:
+    async def _say_dropped(self, name: str) -> None:
         """Write down which leases a gateway that came back has dropped."""
         plan = self._plan()
-        admin = await asyncio.to_thread(_admin, plan.gateway_url, plan.token_file)
+        admin = await asyncio.to_thread(_admin, plan.gateway_urls[name], plan.token_file)
         try:
             dropped = (await admin.state()).get("dropped_at_start", [])
         finally:
             await admin.aclose()
         text = f"it came back without any fault; leases dropped: {dropped or 'none were open'}"
-        self._events.say("gateway", EventKind.NOTE, text)
+        self._events.say(name, EventKind.NOTE, text)
 
     def _plan(self) -> Blueprint:
         if self._blueprint is None:

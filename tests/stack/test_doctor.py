@@ -1,5 +1,6 @@
 """The doctor says what is missing and the command that mends it."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from api.stack import doctor, vllm_environment
 from api.stack.blueprint import Blueprint
 from api.stack.doctor import Finding, examine
+from api.stack.errors import StackError
 from api.stack.options import EngineKind, StackOptions
 from api.stack.state import save_state, write_token
 from tests.stack.helpers import burnproof
@@ -137,3 +139,29 @@ def test_settings_of_another_stack_in_the_environment_do_not_reach_our_processes
     assert worker["BURNPROOF_GATEWAY_URL"] == "http://127.0.0.1:20003"
     assert worker["BURNPROOF_WORKER_POLL_SECONDS"] == "0.2"
     assert worker["BURNPROOF_WORKER_ENGINE"] == "simulated"
+
+
+def test_each_of_several_gateways_has_its_own_port_files_and_share_of_the_traffic(
+    tmp_path: Path,
+) -> None:
+    options = StackOptions(
+        directory=tmp_path, engine=EngineKind.SIMULATED, gateways=2, rate=30, seed=5
+    )
+    names = [*options.gateway_names(), "temporal", "temporal-ui", "engine-a", "engine-b"]
+    plan = Blueprint(options, dict(zip(names, range(20001, 20007), strict=True)), tmp_path / "t")
+    plan.write_gateway_configs()
+    one, two = (json.loads((tmp_path / f"{name}.json").read_text()) for name in names[:2])
+    assert (one["port"], two["port"]) == (20001, 20002)
+    assert one["journal_dir"] != two["journal_dir"]
+    assert one["routes"] == two["routes"]
+    processes = plan.processes()
+    assert processes["gateway-2"].argv[-1] == str(tmp_path / "gateway-2.json")
+    url = "http://127.0.0.1:20001,http://127.0.0.1:20002"
+    assert processes["worker"].environment["BURNPROOF_GATEWAY_URL"] == url
+    for name, port, seed in (("traffic", 20001, "5"), ("traffic-2", 20002, "6")):
+        argv = processes[name].argv
+        assert argv[argv.index("--url") + 1] == f"http://127.0.0.1:{port}"
+        assert argv[argv.index("--rate") + 1] == "15"
+        assert argv[argv.index("--seed") + 1] == seed
+    with pytest.raises(StackError, match="gateways must lie in"):
+        StackOptions(directory=tmp_path, gateways=5)
