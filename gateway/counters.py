@@ -19,7 +19,7 @@ MINUTES_KEPT = 30 * 24 * 60
 """One-minute buckets kept: 30 days, the longest burn window's budget."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made for each request, and frozen ones cost thrice
 class Ended:
     """What one finished request counts as. Only a valid event is bad, begun, or either kind."""
 
