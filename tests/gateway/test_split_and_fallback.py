@@ -125,7 +125,8 @@ async def test_half_open_lets_a_twentieth_of_the_units_through(tmp_path: Path):
         async with Gate(tmp_path, {"a": one.url, "b": two.url}, SMALL) as gate:
             route = gate.server.core.routes["chat"]
             for _ in range(20):
-                route.observe("b", True, gate.server.core.clock.mono() - 1)
+                now = gate.server.core.clock.mono()
+                route.observe("b", True, now - 1, now)
             await gate.lease()
             await gate.put("S", "split", {**SPLIT, "control": ["b"], "chaos": ["a"], "share": 0.01})
             units = [f"c{n}" for n in range(120)]
