@@ -138,9 +138,9 @@ class GatewayConfig(_Strict):
 
     @property
     def fingerprint(self) -> str:
-        """16 hex digits that two gateways share if they run with the same routes."""
-        told = json.dumps([each.model_dump(mode="json") for each in self.routes], sort_keys=True)
-        return sha256(told.encode()).hexdigest()[:16]
+        """16 hex digits that two gateways share if they treat requests alike."""
+        told = self.model_dump(mode="json", exclude={*FIXED, "drain"})
+        return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
     @model_validator(mode="after")
     def _routes_are_distinct(self) -> Self:

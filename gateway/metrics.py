@@ -61,7 +61,7 @@ HELP: Mapping[str, tuple[str, str]] = {
     FAULTS: ("gauge", "Fault items that may act now."),
     DRAINING: ("gauge", "1 while the process ends."),
     CONFIG_GENERATION: ("gauge", "1 at the start, one more for each configuration since."),
-    CONFIG_INFO: ("gauge", "1; the label is the hash of the routes in force."),
+    CONFIG_INFO: ("gauge", "1; the label is the hash of the configuration in force."),
     RELOADS: ("counter", "Configurations read again: applied, unchanged or refused."),
     STOPPED: ("gauge", "1 while new leases are refused."),
     WRITE_ERRORS: ("counter", "Failed writes of the durable record and the journal."),

@@ -173,10 +173,17 @@ class GatewayFleet:
         """Open a lease at every gateway.
 
         Raises:
-            TargetRejected: as one gateway, or `clocks_apart`.
+            TargetRejected: as one gateway, or `clocks_apart`, or `gateways_differ`.
             TargetError: one does not answer; what was opened ends by itself, or by a close.
         """
-        apart = clocks_apart(await self._all(lambda member: self._timed(member.state)))
+        states = await self._all(lambda member: self._timed(member.state))
+        hashes = {(each.body or {}).get("config", {}).get("hash") for each in states.values()}
+        if len(hashes) > 1:
+            raise TargetRejected(
+                "the gateways do not have the same configuration: give it to all and reload them",
+                "gateways_differ",
+            )
+        apart = clocks_apart(states)
         if apart > CLOCKS_APART_SECONDS:
             raise TargetRejected(
                 f"the clocks of the gateways are {apart:.1f} s apart: set them by NTP",

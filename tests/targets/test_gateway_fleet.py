@@ -1,6 +1,7 @@
 """Two real gateways of one route: killed, restarted, cut off, late; and equal arms over both."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,19 @@ async def test_nothing_begins_while_one_does_not_answer_and_a_stop_reaches_the_o
         assert all(each["stopped"] for each in both["gateways"].values())
         await admin.release()
         assert not (await admin.state())["stopped"]
+
+
+async def test_gateways_that_would_treat_requests_differently_get_no_lease(tmp_path: Path) -> None:
+    async with two_gates(tmp_path) as (gates, admin):
+        file = gates["two"].file
+        document = json.loads(file.read_text())
+        document["routes"][0]["timeout_seconds"] = 7
+        file.write_text(json.dumps(document))
+        await gates["two"].ok("POST", "/reload")
+        with pytest.raises(TargetRejected) as refused:
+            await admin.open_lease("r.lease", "r", "chat", 1.0)
+        assert refused.value.code == "gateways_differ"
+        assert await admin.open_leases() == []
 
 
 async def test_a_removal_that_one_does_not_confirm_ends_the_lease_in_the_end(
