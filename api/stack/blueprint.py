@@ -7,7 +7,7 @@ runs, so a restart starts exactly the same thing on the same port.
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,13 +161,13 @@ class Blueprint:
         if name.startswith("engine-"):
             return self._engine(name)
         kind = kind_of(name)
-        argv = {
+        commands: dict[str, Callable[[], list[str]]] = {
             "temporal": self._temporal,
             "gateway": lambda: self._gateway(name),
             "worker": lambda: [sys.executable, "-m", "worker"],
             "traffic": lambda: self._traffic(name),
-        }[kind]()
-        return self._spec(name, argv, _POLICIES[kind])
+        }
+        return self._spec(name, commands[kind](), _POLICIES[kind])
 
     def _spec(self, name: str, argv: list[str], policy: Policy) -> ProcessSpec:
         return ProcessSpec(
