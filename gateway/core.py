@@ -62,10 +62,10 @@ class Core:
             config.journal_memory_records,
         )
         self.counters = {route.name: Counters() for route in config.routes}
+        self.metrics = Metrics()
+        self.desk: Desk | None = None
         self.generation = 0
         self.take_config(config)
-        self.metrics = Metrics()
-        self.desk = Desk.of(config, self.metrics, self.clock.mono())
         self.stopping = False
         """Whether the process ends: answers say that their connection closes."""
         self.cut_off = False
@@ -74,8 +74,12 @@ class Core:
         self._nowhere = Indicator()
 
     def take_config(self, config: GatewayConfig) -> None:
-        """Note the configuration that is in force from now on."""
+        """Note the configuration that is in force from now on.
+
+        Quotas, queues and requests in flight go on as they are, under the new limits.
+        """
         self.config = config
+        self.desk = Desk.of(config, self.metrics, self.clock.mono(), self.desk)
         self.config_hash = config.fingerprint
         self.loaded_at = self.clock.unix()
         self.generation += 1

@@ -5,20 +5,19 @@ each is how one tenant's request gets onto another's bill, so none of them is gu
 a bearer token is compared with the other signs and names nobody by itself, since its signature is
 not checked here; only an API key proves who asks.
 
-Pure but for a bounded memory of tokens that were read before: a client sends the same one again.
+Pure but for a bounded memory of signs that were read before: a client sends the same ones again.
 """
 
 import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from gateway.http1.heads import Pairs, RequestHead
+from gateway.http1.heads import RequestHead
 from gateway.names import NAME_PATTERN
 from gateway.tenants.config import (
     ClaimSign,
@@ -33,8 +32,11 @@ from text.markers import digest_of
 MAX_TOKEN_BYTES = 8 * 1024
 """Longest bearer token that is read. Source: ours: common servers take heads of 8 KiB."""
 
-TOKENS_KEPT = 1024
-"""Tokens whose claims are remembered: 8 MiB at most."""
+KNOWN = 1024
+"""Sets of signs that are remembered."""
+
+MAX_KNOWN_BYTES = 8 * 1024
+"""Longest set of signs that is remembered: 8 MiB at most of them."""
 
 _is_name = re.compile(NAME_PATTERN).match
 _dots = re.compile(r"(?:^|/)(?:\.|%2e){1,2}(?:/|$)|//|%2f|%5c|\\", re.IGNORECASE).search
@@ -80,10 +82,31 @@ class Signs:
             _header_of(sign): sign for sign in config.signs if not isinstance(sign, PathSign)
         }
         self._sizes = frozenset(map(len, self._wanted))
+        self._reads_path = any(isinstance(sign, PathSign) for sign in self._signs)
+        self._known = lru_cache(maxsize=KNOWN)(self._say)
 
     def read(self, head: RequestHead, path: str) -> Identity:
         """Say whom the signs name, and what is wrong with them."""
-        found = self._headers(head.pairs)
+        found: list[tuple[bytes, bytes]] = []
+        size = 0
+        for name, value in head.pairs:
+            if len(name) in self._sizes:
+                low = name.lower().replace(b"_", b"-")  # some servers read `_` as `-`
+                if low in self._wanted:
+                    found.append((low, value.strip(b" \t")))
+                    size += len(value)
+        path = path if self._reads_path else ""
+        named = head.named.intersection(self._wanted) if head.named else head.named
+        say = self._known if size + len(path) <= MAX_KNOWN_BYTES else self._say
+        return say(tuple(found), path, named)
+
+    def _say(
+        self, pairs: tuple[tuple[bytes, bytes], ...], path: str, cut_off: frozenset[bytes]
+    ) -> Identity:
+        """Read sign by sign. `cut_off`: headers that go no further than here."""
+        found: dict[bytes, list[bytes]] = {}
+        for header, value in pairs:
+            found.setdefault(header, []).append(value)
         problems = set[Problem]()
         named: dict[str, None] = {}
         compared: dict[str, None] = {}
@@ -93,8 +116,8 @@ class Signs:
             else:
                 header = _header_of(sign)
                 values = found.get(header, [])
-                if values and header in head.named:
-                    problems.add(Problem.MALFORMED)  # it would be cut off before the replica
+                if values and header in cut_off:
+                    problems.add(Problem.MALFORMED)
                 if len(values) > 1:
                     problems.add(Problem.REPEATED)
                 names = self._names(sign, values, problems)
@@ -107,16 +130,6 @@ class Signs:
         if problem is None and not tenant:
             problem = Problem.MISSING
         return Identity(tenant, others, problem)
-
-    def _headers(self, pairs: Pairs) -> Mapping[bytes, list[bytes]]:
-        """Return the values of the headers that are signs; `_` counts as `-`, as some read it."""
-        found: dict[bytes, list[bytes]] = {}
-        for name, value in pairs:
-            if len(name) in self._sizes:
-                low = name.lower().replace(b"_", b"-")
-                if low in self._wanted:
-                    found.setdefault(low, []).append(value.strip(b" \t"))
-        return found
 
     def _names(
         self,
@@ -186,7 +199,6 @@ def claims_of(token: bytes, claim: str) -> tuple[str, ...] | None:
     return None if len(token) > MAX_TOKEN_BYTES else _read_claims(token, claim)
 
 
-@lru_cache(maxsize=TOKENS_KEPT)
 def _read_claims(token: bytes, claim: str) -> tuple[str, ...] | None:
     part = token.split(b".")[1]
     found: list[Any] = []

@@ -360,8 +360,7 @@ async def test_a_new_configuration_keeps_requests_in_flight_and_what_they_set_as
         while not door.gate.waiting:
             await asyncio.sleep(0.005)
         config = config_of(tmp_path, options={"limit": {"in_flight": 5}}, tenants=after)
-        core.desk = Desk.of(config, core.metrics, core.clock.mono(), core.desk)
-        assert core.desk is not None
+        core.take_config(config)
         assert core.desk._doors["chat"] is door and door.gate.places == 5
         pool = core.desk._pools["dune"]
         assert pool.here == 2 and pool.bucket is not None
