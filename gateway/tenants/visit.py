@@ -14,8 +14,8 @@ from slo.records import Outcome
 if TYPE_CHECKING:
     from gateway.tenants.desk import Desk
 
-BYTES_PER_TOKEN = 4
-"""Bytes of a request's body that are taken for one token until the engine says how many it read.
+BYTES_PER_TOKEN = CHARACTERS_PER_TOKEN = 4
+"""What is taken for one token of a prompt, or of an answer, until the engine says how many.
 
 Source: OpenAI's rule of thumb for English; JSON around the text makes it an upper estimate."""
 
@@ -125,9 +125,10 @@ def bill(flight: Flight, visit: Visit, outcome: Outcome) -> int:
     facts = flight.facts
     if outcome in {Outcome.SHED, Outcome.HTTP_ERROR} or not flight.replica:
         return 0
-    if outcome is Outcome.TRANSPORT and not facts.tokens:
-        return 0
+    # A chunk is at least one token, and a whole answer is one chunk.
+    guess = -(-facts.text_length // CHARACTERS_PER_TOKEN)
+    tokens = max(facts.content_chunks, guess if facts.usage_tokens is None else facts.usage_tokens)
     was_read = facts.usage_tokens is not None or facts.content_chunks or facts.prompt_tokens
-    if outcome is Outcome.OK and not was_read:
-        return visit.reserve
-    return (facts.prompt_tokens or visit.prompt) + facts.tokens
+    if not was_read and outcome in {Outcome.OK, Outcome.TRANSPORT}:
+        return visit.reserve if outcome is Outcome.OK else 0
+    return (facts.prompt_tokens or visit.prompt) + tokens

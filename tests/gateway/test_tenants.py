@@ -224,6 +224,21 @@ async def test_an_error_of_the_replica_costs_nothing_and_a_half_answer_what_came
     assert half.tenancy.billed == pytest.approx(len(json.dumps(CHAT)) / 4 + 2, abs=8)
 
 
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": 5, "completion_tokens": 0}])
+async def test_a_whole_answer_without_a_figure_is_billed_by_its_length(tmp_path: Path, usage):
+    choice = {"index": 0, "message": {"content": "word " * 200}, "finish_reason": "stop"}
+    body = json.dumps({"choices": [choice], **({"usage": usage} if usage else {})}).encode()
+
+    async def script(seen: Seen) -> None:
+        await seen.send(answer(body, "Content-Type: application/json"))
+
+    async with Stub(script) as stub, Gate(tmp_path, {"a": stub.url}, tenants=TENANTS) as gate:
+        await ask(gate, "acme")
+        record = await gate.record()
+    assert record.tenancy is not None
+    assert record.tenancy.billed == (6 if usage else -(-len(json.dumps(CHAT)) // 4) + 250)
+
+
 async def test_a_tenant_has_no_more_requests_here_than_it_may(tmp_path: Path):
     release = asyncio.Event()
 
