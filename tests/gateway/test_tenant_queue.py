@@ -14,7 +14,7 @@ from gateway.config import RouteConfig
 from gateway.tenants.visit import Door
 from slo.objective import Indicator
 from slo.records import Outcome
-from tests.gateway.harness import CHAT, TOKEN, Gate, Seen, Stub, good
+from tests.gateway.harness import CHAT, GOOD, TOKEN, Gate, Seen, Stub, event, streams
 
 TENANTS = {"members": [{"name": "noisy"}, {"name": "quiet"}, {"name": "heavy", "weight": 3}]}
 
@@ -27,6 +27,8 @@ class Full:
     order: list[str] = field(default_factory=list)
     turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
     tasks: list[asyncio.Task[tuple[int, Any]]] = field(default_factory=list)
+    tokens: dict[str, int] = field(default_factory=dict)
+    """Tokens that an answer to a tenant takes; 1 if it is not here."""
 
     @property
     def door(self) -> Door:
@@ -61,7 +63,8 @@ async def full(
         tenant = seen.header("x-tenant-id")
         made.order.append(tenant[0] if tenant else "")
         await made.turns.acquire()
-        await good()(seen)
+        usage = {"prompt_tokens": 1, "completion_tokens": made.tokens.get(made.order[-1], 1)}
+        await streams(*GOOD, event({"choices": [], "usage": usage}))(seen)
 
     options = {"limit": {"in_flight": 1, "wait_seconds": 20, **limit}}
     async with Stub(script) as stub:
@@ -101,6 +104,34 @@ async def test_weights_decide_between_two_that_both_wait(tmp_path: Path):
         while len(route.order) < 20:
             await asyncio.sleep(0.005)
     assert 12 <= route.order[:20].count("heavy") <= 16
+
+
+async def test_what_an_answer_came_to_decides_and_not_what_was_expected_of_it(tmp_path: Path):
+    """Both ask alike; the answers of one are nine times as long, so the other gets nine turns."""
+    async with full(tmp_path) as route:
+        route.tokens |= {"noisy": 900, "quiet": 100}
+        await route.send("noisy", 10)
+        await route.send("quiet", 40)
+        for _ in range(30):
+            route.turns.release()
+        while len(route.order) < 30:
+            await asyncio.sleep(0.005)
+    assert 2 <= route.order[:30].count("noisy") <= 5
+
+
+async def test_a_turn_that_comes_as_the_client_leaves_reaches_no_replica(tmp_path: Path):
+    async with full(tmp_path) as route:
+        await route.send("noisy")
+        await route.send("quiet")
+        (lane,) = (lane for lane in route.door.lanes.values() if lane.queue)
+        exchange = next(iter(lane.queue)).go.args[0]  # type: ignore[attr-defined]
+        exchange.on_gone()
+        exchange.proceed()
+        route.turns.release()
+        assert (await route.tasks[0])[0] == 200
+        await route.gate.wait_records(2)
+        assert (route.door.gate.served, route.door.gate.waiting) == (0, 0)
+        assert route.order == ["noisy"]
 
 
 async def test_a_full_queue_refuses_its_own_tenant_only(tmp_path: Path):
