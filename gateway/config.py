@@ -131,8 +131,9 @@ class GatewayConfig(Strict):
 
     @property
     def fingerprint(self) -> str:
-        """16 hex digits that two gateways share if they run with the same routes."""
-        told = json.dumps([each.model_dump(mode="json") for each in self.routes], sort_keys=True)
+        """16 hex digits that two gateways share if they run with the same routes and tenants."""
+        parts = [*self.routes, *([] if self.tenants is None else [self.tenants])]
+        told = json.dumps([each.model_dump(mode="json") for each in parts], sort_keys=True)
         return sha256(told.encode()).hexdigest()[:16]
 
     @model_validator(mode="after")

@@ -374,8 +374,10 @@ async def test_a_new_configuration_keeps_requests_in_flight_and_what_they_set_as
         door = core.desk._doors["chat"]
         while not door.gate.waiting:
             await asyncio.sleep(0.005)
-        config = config_of(tmp_path, options={"limit": {"in_flight": 5}}, tenants=after)
-        core.take_config(config)
+        document = json.loads(gate.file.read_text())
+        document["routes"][0]["limit"]["in_flight"] = 5
+        gate.file.write_text(json.dumps({**document, "tenants": after}))
+        assert (await gate.ok("POST", "/reload"))["changed"]
         assert core.desk._doors["chat"] is door and door.gate.places == 5
         pool = core.desk._pools["dune"]
         assert pool.here == 2 and pool.bucket is not None
