@@ -37,7 +37,7 @@ class Match(BaseModel, frozen=True):
     adapter: Pattern | None = None
     """The same, where it is not the route's base model (the first of its `models`)."""
     tenant: Pattern | None = None
-    """The value of `x-tenant-id`."""
+    """The tenant: `x-tenant-id`, or what the signs of tenants say."""
     path: Pattern | None = None
     """The path of the request, without its query."""
     arm: Pattern | None = None

@@ -15,10 +15,11 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from faults.lease import ItemState, LeaseError, LeaseState
-from gateway.config import Name, one_line
+from gateway.config import one_line
 from gateway.core import Core
 from gateway.items import KINDS, Running
 from gateway.leases import AdminError, Entry
+from gateway.names import Name
 from gateway.routes import UnknownReplica
 from slo.errors import SpecErrors
 

@@ -10,21 +10,13 @@ not open.
 import json
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-    model_validator,
-)
+from pydantic import Field, ValidationError, model_validator
 
 from gateway.journal import RING_RECORDS
-
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")]
-"""A name that may stand in a metric label, a log line and a URL query."""
+from gateway.names import Name, Strict
+from gateway.tenants.config import RouteLimit, TenantsConfig
 
 ANY_MODEL = "*"
 """The model pattern that every request matches."""
@@ -34,11 +26,7 @@ class ConfigError(ValueError):
     """The configuration cannot be used; the text is one line for a person."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class BreakerConfig(_Strict):
+class BreakerConfig(Strict):
     """When a replica's breaker opens and how long it stays fully open."""
 
     threshold_ratio: float = Field(default=0.05, gt=0, lt=1)
@@ -60,7 +48,7 @@ class BreakerConfig(_Strict):
         return self
 
 
-class ReplicaConfig(_Strict):
+class ReplicaConfig(Strict):
     """One engine process."""
 
     name: Name
@@ -72,12 +60,12 @@ class ReplicaConfig(_Strict):
         return self.url.rstrip("/")
 
 
-class RouteConfig(_Strict):
+class RouteConfig(Strict):
     """A share of the traffic: the requests for some models, and who may serve them."""
 
     name: Name
     models: tuple[str, ...] = Field(default=(ANY_MODEL,), min_length=1)
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field(default_factory=dict)
     replicas: tuple[ReplicaConfig, ...] = Field(min_length=1)
     breaker: BreakerConfig = BreakerConfig()
     gap_limit_seconds: float = Field(default=2.0, gt=0, le=3600)
@@ -85,6 +73,9 @@ class RouteConfig(_Strict):
 
     timeout_seconds: float = Field(default=300.0, gt=0, le=86_400)
     """Whole request, in seconds, injected delay included. Default 300: long answers are normal."""
+
+    limit: RouteLimit | None = None
+    """Requests at once, and who goes next when there are more. Default: no limit."""
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
@@ -94,7 +85,7 @@ class RouteConfig(_Strict):
         return self
 
 
-class DrainConfig(_Strict):
+class DrainConfig(Strict):
     """How the process ends when it is asked to."""
 
     announce_seconds: float = Field(default=0.0, ge=0, le=300)
@@ -116,7 +107,7 @@ FIXED = (
 """Keys that only a start can change."""
 
 
-class GatewayConfig(_Strict):
+class GatewayConfig(Strict):
     """The whole file."""
 
     host: str = "127.0.0.1"
@@ -135,6 +126,8 @@ class GatewayConfig(_Strict):
     drain: DrainConfig = DrainConfig()
 
     routes: tuple[RouteConfig, ...] = Field(min_length=1)
+    tenants: TenantsConfig | None = None
+    """Who sends requests and what each may use. Default: `x-tenant-id` is noted, no more."""
 
     @property
     def fingerprint(self) -> str:
@@ -150,6 +143,11 @@ class GatewayConfig(_Strict):
         models = [model for route in self.routes for model in route.models]
         if len(set(models)) != len(models):
             raise ValueError("one model belongs to two routes")
+        members = () if self.tenants is None else self.tenants.members
+        for member in members:
+            for route in member.routes:
+                if route not in names:
+                    raise ValueError(f"tenant {member.name}: there is no route {route}")
         return self
 
 

@@ -26,8 +26,10 @@ from gateway.metrics import Labels, Metrics, Sample
 from gateway.outcome import classify, says_something_about_replica, text_flags
 from gateway.routes import RouteState
 from gateway.routing import match_route, unit_hash
+from gateway.tenants.desk import Desk
 from slo.objective import Indicator
 from slo.records import Outcome, RequestRecord
+from slo.tenancy import Tenancy
 
 log = logging.getLogger("gateway")
 
@@ -60,9 +62,10 @@ class Core:
             config.journal_memory_records,
         )
         self.counters = {route.name: Counters() for route in config.routes}
+        self.metrics = Metrics()
+        self.desk: Desk | None = None
         self.generation = 0
         self.take_config(config)
-        self.metrics = Metrics()
         self.stopping = False
         """Whether the process ends: answers say that their connection closes."""
         self.cut_off = False
@@ -71,8 +74,12 @@ class Core:
         self._nowhere = Indicator()
 
     def take_config(self, config: GatewayConfig) -> None:
-        """Note the configuration that is in force from now on."""
+        """Note the configuration that is in force from now on.
+
+        Quotas, queues and requests in flight go on as they are, under the new limits.
+        """
         self.config = config
+        self.desk = Desk.of(config, self.metrics, self.clock.mono(), self.desk)
         self.config_hash = config.fingerprint
         self.loaded_at = self.clock.unix()
         self.generation += 1
@@ -129,14 +136,20 @@ class Core:
         outcome = classify(
             flight.cause, flight.status, flight.is_stream, flight.facts, owes_end=flight.owes_end
         )
-        record = self._record(flight, outcome, now)
+        visit = flight.visit
+        tenancy = None if visit is None else visit.desk.settle(flight, outcome, now)
+        record = self._record(flight, outcome, now, tenancy)
         if flight.route is not None:
             flight.route.leave(flight)
         self.journal.append(record)
         self._count(flight, record)
+        if visit is not None:
+            visit.desk.leave(flight)
         return record
 
-    def _record(self, flight: Flight, outcome: Outcome, now: float) -> RequestRecord:
+    def _record(
+        self, flight: Flight, outcome: Outcome, now: float, tenancy: Tenancy | None
+    ) -> RequestRecord:
         failed_early = outcome in {Outcome.HTTP_ERROR, Outcome.SHED}
         return RequestRecord(
             seq=self.journal.last_seq + 1,
@@ -162,6 +175,7 @@ class Core:
             tokens=flight.facts.tokens,
             prompt_tokens=flight.facts.prompt_tokens,
             flags=text_flags(flight, outcome),
+            tenancy=tenancy,
         )
 
     def _count(self, flight: Flight, record: RequestRecord) -> None:
@@ -231,6 +245,8 @@ class Core:
         yield names.CONFIG_GENERATION, (), self.generation
         yield names.CONFIG_INFO, (("hash", self.config_hash),), 1
         yield names.DRAINING, (), float(self.stopping)
+        if self.desk is not None:
+            yield from self.desk.samples(now)
         yield names.STOPPED, (), float(self.leases.stop_line is not None)
         errors = self.leases.write_errors + self.journal.write_errors
         yield names.WRITE_ERRORS, (), errors

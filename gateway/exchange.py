@@ -22,13 +22,14 @@ from gateway.http1.heads import Pairs, ReplyHead, RequestHead
 from gateway.http1.pool import Pool
 from gateway.http1.replica import ReplicaConnection
 from gateway.http1.reply import Way, encode, interim_head, passed_head, way_of, whole
-from gateway.outcome import read_request
+from gateway.outcome import Asked, read_request
 from gateway.reading import Reading
 from gateway.routes import RouteState
 from gateway.shaped import ShapedBody
 from gateway.shaping import shape_headers, shaper_for
 from gateway.sse import SseReader
 from gateway.steps import Shaper
+from gateway.tenants.refusal import Refusal
 from gateway.upstream import (
     Outgoing,
     changed_bytes,
@@ -85,19 +86,34 @@ class Exchange:
         """Find the route and send the request on."""
         flight, head = self.flight, self._head
         self._body = body
-        model = None
+        asked, plain = Asked(), body
         if body:
-            encoding = head.text(b"content-encoding")
-            model, flight.wants_stream = read_request(decode_body(body, encoding))
-        route = self._route = self._core.enter(flight, model)
-        if route is None:
+            plain = decode_body(body, head.text(b"content-encoding"))
+            asked = read_request(plain)
+            flight.wants_stream = asked.wants_stream
+        route = self._route = self._core.enter(flight, asked.model)
+        visit = flight.visit
+        if visit is not None and visit.refusal is not None:
+            visit.desk.turn_away(self, visit, visit.refusal)
+        elif route is None:
             self._refuse(404, "no route serves this model")
         elif flight.pinned and flight.pinned not in route.names:
             self._refuse(404, "no such replica on this route")
-        else:
+        elif visit is None or visit.desk.admit(self, flight, asked, plain or body):
+            self.proceed()
+
+    def proceed(self) -> None:
+        """Send the request on: it was let in, at once or when its turn came."""
+        route = self._route
+        if route is not None and not self._ended:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(route.config.timeout_seconds, self._time_out)
             self._try_replica(route)
+
+    def turn_away(self, refusal: Refusal) -> None:
+        """Answer in the name of the desk that did not let the request in."""
+        self.flight.is_stream = self.flight.owes_end = False
+        self._answer(refusal.status, refusal.headers, refusal.body, Cause.SHED)
 
     def on_too_large(self) -> None:
         """Refuse the request; its body is not read to its end."""
@@ -224,6 +240,8 @@ class Exchange:
         self._body, self._changed = b"", None  # it will not be sent again
         shaper = self._meet_shaper(reply) if flight.armed else None
         flight.status = reply.status
+        if flight.visit is not None:
+            flight.visit.hear(reply.kept, flight.tenant)
         self._way = way_of(self._head, reply, reshaped=shaper is not None)
         self._closes = self._way is Way.PLAIN or not self._head.keep_alive or self._core.stopping
         if shaper is None or self._way is Way.NOTHING:

@@ -16,6 +16,7 @@ from gateway.sse import StreamFacts
 if TYPE_CHECKING:
     from gateway.items import RunningFault
     from gateway.routes import RouteState
+    from gateway.tenants.visit import Visit
 
 
 class Cause(StrEnum):
@@ -71,6 +72,8 @@ class Flight:
     held_s: float = 0.0
     """Seconds for which the client took no bytes: its time, in no figure of the service."""
     cause: Cause = Cause.LOST
+    visit: "Visit | None" = None
+    """Its tenant side; None for probes, and where no tenants or limits are configured."""
 
     @property
     def ttft_s(self) -> float | None:

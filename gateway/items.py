@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from faults.catalog import Null, Parameters, parse_parameters
 from faults.match import Asked, Match
-from gateway.config import Name
+from gateway.names import Name
 from gateway.routing import Split
 
 if TYPE_CHECKING:

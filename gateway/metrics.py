@@ -39,6 +39,15 @@ JOURNAL_SEQ = PREFIX + "journal_sequence"
 CLIENTS = PREFIX + "client_connections"
 IDLE_REPLICAS = PREFIX + "idle_replica_connections"
 TASKS = PREFIX + "tasks"
+TENANT_SIGNS = PREFIX + "tenant_sign_problems_total"
+TENANT_REFUSALS = PREFIX + "tenant_refusals_total"
+TENANT_BILLED = PREFIX + "tenant_tokens_total"
+TENANT_CROSSED = PREFIX + "tenant_crossings_total"
+TENANT_QUEUED = PREFIX + "tenant_queue_seconds"
+TENANT_HERE = PREFIX + "tenant_in_flight"
+TENANT_QUOTA = PREFIX + "tenant_quota_tokens"
+ROUTE_SERVED = PREFIX + "route_places_taken"
+ROUTE_WAITING = PREFIX + "route_waiting"
 
 HELP: Mapping[str, tuple[str, str]] = {
     REQUESTS: ("counter", "Requests that ended, by outcome."),
@@ -69,6 +78,15 @@ HELP: Mapping[str, tuple[str, str]] = {
     CLIENTS: ("gauge", "Open connections of clients."),
     IDLE_REPLICAS: ("gauge", "Connections to replicas that wait for a request."),
     TASKS: ("gauge", "Tasks on the event loop: a few at rest."),
+    TENANT_SIGNS: ("counter", "Requests whose signs of the tenant were wrong, by what was done."),
+    TENANT_REFUSALS: ("counter", "Requests that were not let in, by reason."),
+    TENANT_BILLED: ("counter", "Prompt and completion tokens charged."),
+    TENANT_CROSSED: ("counter", "Traces of another tenant: sign, echo or marker."),
+    TENANT_QUEUED: ("histogram", "Seconds for which a request waited for its turn."),
+    TENANT_HERE: ("gauge", "Requests let in and not ended, waiting ones included."),
+    TENANT_QUOTA: ("gauge", "Tokens that may be used now; below 0: owed."),
+    ROUTE_SERVED: ("gauge", "Places taken on a route with a limit."),
+    ROUTE_WAITING: ("gauge", "Requests that wait for a place."),
 }
 
 BOUNDS = (

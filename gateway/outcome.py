@@ -7,6 +7,7 @@ taken from what was read in the stream. A stream whose connection broke before i
 """
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.flight import Cause, Flight
@@ -87,10 +88,34 @@ def _object(body: bytes) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def read_request(body: bytes) -> tuple[str | None, bool]:
-    """Return the model that a request names, if any, and whether it asks for a stream."""
+@dataclass(slots=True)
+class Asked:
+    """What is read of a request's body."""
+
+    model: str | None = None
+    wants_stream: bool = False
+    max_tokens: int = 0
+    """Completion tokens that it may take at most; 0 when it does not say."""
+
+
+def read_request(body: bytes) -> Asked:
+    """Read what routing and quotas need of a request's body."""
     document = _object(body)
     if document is None:
-        return None, False
+        return Asked()
     model = document.get("model")
-    return (model if isinstance(model, str) else None), document.get("stream") is True
+    most = document.get("max_completion_tokens") or document.get("max_tokens")
+    return Asked(
+        model=model if isinstance(model, str) else None,
+        wants_stream=document.get("stream") is True,
+        max_tokens=most * _answers(document) if type(most) is int and most > 0 else 0,
+    )
+
+
+def _answers(document: dict[str, Any]) -> int:
+    """Return how many answers a request asks for: `n` of each of its prompts."""
+    choices, prompts = document.get("n"), document.get("prompt")
+    times = choices if type(choices) is int and choices > 1 else 1
+    if isinstance(prompts, list) and prompts and not isinstance(prompts[0], int):
+        times *= len(prompts)
+    return times

@@ -1,8 +1,8 @@
 """The data path's frame: which connections are whose, and what every request needs to be served.
 
-Order of one request: tenant, breaker, split, fault hooks, upstream, outcome; it is kept by
-`exchange.py`, one object a request. This module tells the gateway's own four addresses from those
-of the replicas, and probes from traffic.
+Order of one request: tenant, admission, breaker, split, fault hooks, upstream, outcome; it is kept
+by `exchange.py`, one object a request. This module tells the gateway's own four addresses from
+those of the replicas, and probes from traffic.
 """
 
 import asyncio
@@ -53,6 +53,8 @@ class Proxy:
             pinned=head.text(b"x-burnproof-replica") if probe else "",
         )
         flight.path = origin_form(head.target).partition(b"?")[0].decode("utf-8", "surrogateescape")
+        if self._core.desk is not None and not probe:
+            self._core.desk.identify(flight, head)
         return Exchange(self._core, self._pool, client, head, flight)
 
     def _is_probe(self, given: bytes) -> bool:

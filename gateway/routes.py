@@ -1,7 +1,8 @@
 """One route as it runs: its breakers, what leases have put on it, and its requests in flight.
 
 This is the only mutable state that the data path reads. It sequences pure choices (`routing.py`,
-`breaker.py`) and decides nothing itself. The order is fixed: tenant, breaker, split, fault hooks.
+`breaker.py`) and decides nothing itself. The order is fixed: tenant, admission, breaker, split,
+fault hooks.
 A split names the replica a unit belongs to; the breakers may then send it elsewhere, and the
 record says so. Faults are looked up by the replica that serves, not by the arm: leaving the
 replica is what makes a request safe.
@@ -150,12 +151,15 @@ class RouteState:
     # One request
 
     def enter(self, flight: Flight) -> None:
-        """Take a request in: its unit, and whether that is new."""
+        """Take a request in; it may still have to wait, or be refused."""
         flight.route = self
+        self.flights[flight] = None
+
+    def _note_unit(self, flight: Flight) -> None:
+        """Say which unit a request belongs to, and whether that is new."""
         by_conversation = self.split is None or self.split.by_conversation
         key = flight.conversation if flight.conversation and by_conversation else flight.key
         flight.unit = unit_hash(key)
-        self.flights[flight] = None
         if flight.probe:
             return
         flight.first_of_unit = flight.unit not in self.units
@@ -178,9 +182,10 @@ class RouteState:
         return choice
 
     def _label(self, flight: Flight) -> None:
-        """Give a request its arm, its treatment and the replica it belongs to, once."""
+        """Give a request its unit, its arm, its treatment and its own replica, once."""
         if flight.assigned:
             return
+        self._note_unit(flight)
         if self.split is not None:
             flight.arm = arm_of(self.split, flight.unit)
             flight.assigned = pick_in_arm(self.split, flight.arm, flight.unit)

@@ -87,8 +87,13 @@ class Indicator(BaseModel, frozen=True):
         return self.is_judged(record)
 
     def is_judged(self, record: RequestRecord) -> bool:
-        """Say whether this request is evidence: no probe, no client that left of its own."""
+        """Say whether this request is evidence.
+
+        Not: a probe, a client that left of its own, a request that its tenant's own rules refused.
+        """
         if record.probe:
+            return False
+        if record.tenancy is not None and record.tenancy.is_refused_by_rule:
             return False
         return record.outcome is not Outcome.CLIENT_ABORT or self.is_stalled(record)
 

@@ -17,6 +17,8 @@ from enum import StrEnum
 from math import isfinite
 from typing import Any
 
+from slo.tenancy import Tenancy
+
 
 class Outcome(StrEnum):
     """How a request ended. The members exclude one another."""
@@ -95,6 +97,8 @@ class RequestRecord:
     of them, in order of (end time, gateway, its own sequence)."""
     gateway_seq: int = 0
     """That gateway's own sequence."""
+    tenancy: Tenancy | None = None
+    """What was noted about its tenant; None where no tenants or limits are configured."""
 
     def __post_init__(self) -> None:
         ttft = 0.0 if self.ttft_s is None else self.ttft_s
@@ -131,6 +135,8 @@ class RequestRecord:
         }
         if self.gateway:  # evidence of one gateway has no such keys
             raw |= {"gateway": self.gateway, "gateway_seq": self.gateway_seq}
+        if self.tenancy is not None:
+            raw["tenancy"] = self.tenancy.to_json()
         return raw
 
     @classmethod
@@ -170,6 +176,7 @@ class RequestRecord:
             flags=tuple(raw["flags"]),
             gateway=raw.get("gateway", ""),
             gateway_seq=raw.get("gateway_seq", 0),
+            tenancy=Tenancy.from_json(raw["tenancy"]) if "tenancy" in raw else None,
         )
 
 

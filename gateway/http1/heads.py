@@ -113,6 +113,8 @@ class RequestHead:
     length: int | None
     chunked: bool
     keep_alive: bool
+    named: frozenset[bytes] = frozenset()
+    """Names in the Connection headers: those headers stay here."""
     special: dict[bytes, bytes] = field(default_factory=dict)
     """The first value of each header that is read here, by its name in lower case."""
 
@@ -169,6 +171,7 @@ def read_request_head(head: bytes) -> RequestHead:
         length=framed.length,
         chunked=framed.chunked,
         keep_alive=version == "1.1" and b"close" not in named,
+        named=named,
         special=special,
     )
 

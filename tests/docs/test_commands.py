@@ -18,6 +18,10 @@ UP = (
     "test_a_stack_answers_shows_itself_refuses_a_second_one_and_goes_down_without_a_trace"
 )
 CONTROL = "tests/docs/test_commands.py::test_a_run_is_followed_and_stopped_by_its_workflow_id"
+ISOLATION = (
+    "tests/api/test_tenants_command.py::"
+    "test_a_fault_of_one_tenant_is_found_at_the_other_and_only_there"
+)
 REAL = "tests/e2e/test_examples.py::test_the_stall_is_mended_and_the_remedy_is_credited"
 
 ELSEWHERE = {
@@ -37,6 +41,9 @@ ELSEWHERE = {
     "burnproof abort WORKFLOW_ID": CONTROL,
     "burnproof approve WORKFLOW_ID": CONTROL,
     "burnproof holds clear TARGET --reason 'what you checked'": CONTROL,
+    "burnproof tenants isolation NOISY QUIET --minutes 30": ISOLATION,
+    "burnproof tenants isolation NOISY QUIET --run RUN --fault ITEM": "tests/api/"
+    "test_tenants_command.py::test_a_run_on_the_trail_is_read_again",
     "python -m gateway --config gateway.json": "tests/gateway/test_config.py::"
     "test_the_process_ends_with_three_and_one_line",
 }

@@ -7,10 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slo.objective import Indicator
 from slo.records import Outcome, Page, RequestRecord
+from slo.tenancy import Tenancy
 from tests.canary.build import page, record
 
 SECONDS = st.floats(0, 1e6, allow_nan=False)
+NAMES = st.lists(st.text(max_size=4), max_size=2).map(tuple)
+TENANCIES = st.builds(
+    Tenancy,
+    refusal=st.sampled_from(["", "quota", "wait"]),
+    billed=st.integers(0, 10**6),
+    queued_s=SECONDS,
+    signs=NAMES,
+    echo=st.text(max_size=4),
+    planted=NAMES,
+    markers=NAMES,
+)
 RECORDS = st.builds(
     record,
     st.integers(0, 10**9),
@@ -26,6 +39,7 @@ RECORDS = st.builds(
     flags=st.lists(st.text(max_size=4), max_size=2).map(tuple),
     touched=st.lists(st.text(max_size=4), max_size=2).map(tuple),
     probe=st.booleans(),
+    tenancy=st.none() | TENANCIES,
 )
 
 
@@ -61,6 +75,18 @@ def test_a_time_that_is_not_finite_is_refused_at_once(name, value):
 def test_a_page_time_that_is_not_finite_is_refused(name):
     with pytest.raises(ValueError, match="not finite"):
         page([], **{name: nan})
+
+
+def test_a_wait_that_is_not_finite_is_refused():
+    with pytest.raises(ValueError, match="not finite"):
+        Tenancy(queued_s=nan)
+
+
+@pytest.mark.parametrize("refusal", ["identity", "quota", "concurrent", "queue", "wait", ""])
+def test_what_a_tenants_own_rules_refused_is_no_event_of_the_service(refusal: str):
+    refused = record(1, outcome=Outcome.SHED, tenancy=Tenancy(refusal=refusal))
+    assert Indicator().is_valid(refused) == (refusal in ("wait", ""))
+    assert Indicator().is_valid(record(1, outcome=Outcome.SHED))
 
 
 def test_an_unknown_outcome_is_refused():
