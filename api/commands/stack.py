@@ -56,6 +56,9 @@ def up(  # noqa: PLR0913 - each parameter is an option of the command
     engine_arg: Annotated[
         list[str] | None, typer.Option(help="Option for each engine process; repeatable.")
     ] = None,
+    embeddings: Annotated[
+        bool, typer.Option("--embeddings", help="One more engine: embeddings, on a route beside.")
+    ] = False,
     traffic: Annotated[TrafficKind, typer.Option(help="What is sent.")] = TrafficKind.SINGLE,
     rate: Annotated[float, typer.Option(help="Requests a second.")] = 20.0,
     max_tokens: Annotated[int, typer.Option(help="Tokens a request asks for.")] = 4,
@@ -70,6 +73,7 @@ def up(  # noqa: PLR0913 - each parameter is an option of the command
             engine=engine,
             replicas=replicas,
             engine_args=tuple(engine_arg or ()),
+            embeddings=embeddings,
             traffic=traffic,
             rate=rate,
             max_tokens=max_tokens,

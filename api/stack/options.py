@@ -16,6 +16,9 @@ STATE_VARIABLE = "BURNPROOF_STACK_DIR"
 ROUTE = "chat"
 MODEL = "tiny-chat"
 LABELS = {"tier": "chat"}
+EMBEDDINGS_ROUTE = "embeddings"
+EMBEDDINGS_MODEL = "tiny-embed"
+EMBEDDINGS_PROCESS = "engine-embeddings"
 MAX_REPLICAS = 26
 """Replicas are named by one letter."""
 
@@ -65,6 +68,8 @@ class StackOptions:
     """More options for every engine process."""
     replica_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """More options for one replica, by its letter."""
+    embeddings: bool = False
+    """One more engine that answers embeddings, on a route of its own that carries no traffic."""
     traffic: TrafficKind = TrafficKind.SINGLE
     rate: float = 20.0
     """Requests a second. Default 20: two real replicas on two cores keep up with it."""
@@ -110,5 +115,7 @@ class StackOptions:
     def processes(self) -> list[str]:
         """Return the names of all processes, in the order in which they are shown."""
         engines = [f"engine-{letter}" for letter in self.letters()]
+        if self.embeddings:
+            engines.append(EMBEDDINGS_PROCESS)
         driver = [] if self.traffic is TrafficKind.NONE else ["traffic"]
         return ["temporal", *engines, "gateway", "worker", *driver]
