@@ -232,6 +232,8 @@ class Exchange:
             self._reply = reply
             self._shaped = ShapedBody(self, shaper)
         self._reading = Reading(flight, reply.status, reply.content_type, reply.content_encoding)
+        if self._shaped is not None and not self._had_length:
+            self.begin_shaped()  # there is no length to wait for
 
     def _meet_shaper(self, reply: ReplyHead) -> Shaper | None:
         """Let the faults at the answer's head; return who shapes its body, if anybody."""
