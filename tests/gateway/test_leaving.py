@@ -81,6 +81,10 @@ POINTS = {
     "in a plain answer": Point(REQUEST, b"12", (PLAIN_HEAD, b"12")),
     "while it takes no bytes": Point(REQUEST, b"\r\n\r\n", (SSE_HEAD,), floods=True),
     "with its next request waiting": Point(REQUEST * 3, token("a"), (SSE_HEAD, chunk(token("a")))),
+    "with more waiting than is read": Point(REQUEST * 2000),
+    "with more waiting, in the stream": Point(
+        REQUEST * 2000, token("a"), (SSE_HEAD, chunk(token("a")))
+    ),
     "while a fault delays it": Point(
         REQUEST, reaches_replica=False, fault=("gateway/latency-fixed", {"delay": 60.0})
     ),
