@@ -1,6 +1,7 @@
-"""Clients and replicas that mean harm, or are only odd: nothing is read in two ways or held for ever."""
+"""Clients and replicas that mean harm or are odd: nothing is read twofold or kept for ever."""
 
 import asyncio
+import io
 import json
 import tracemalloc
 from pathlib import Path
@@ -135,7 +136,7 @@ async def drip(port: int, begin: bytes, piece: bytes, until: asyncio.Event) -> b
     ("begin", "piece", "status"),
     [
         (b"GET / HTTP/1.1\r\nX: ", b"a", b"408"),
-        (b"", b"\r\n", b""),
+        (b"", b"\r\n", b"408"),
         (POST + b"Content-Length: 100000\r\n\r\n", b"a", b"408"),
         (POST + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\na\r\n", b"408"),
         (POST + b"Transfer-Encoding: chunked\r\n\r\n1;x=", b"a", b"408"),
@@ -156,29 +157,29 @@ async def test_a_client_that_sends_for_ever_a_little_at_a_time_is_let_go(
                 gate.server.connections.sweep()
                 await asyncio.sleep(0.02)
             got = await dripping
-        assert got.startswith(b"HTTP/1.1 " + status if status else b"")
+        assert got.startswith(b"HTTP/1.1 " + status)
         assert stub.seen == []
         records = await gate.records()
         assert [each.outcome for each in records] == [Outcome.CLIENT_ABORT] * len(records)
 
 
 async def test_a_body_of_tiny_chunks_takes_no_more_memory_than_its_bytes(tmp_path: Path):
-    size = 2 * 1024 * 1024
+    size = 256 * 1024
     async with Stub(completes()) as stub, Gate(tmp_path, {"a": stub.url}) as gate:
         reader, writer = await asyncio.open_connection("127.0.0.1", gate.server.port)
         writer.write(POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
         await writer.drain()
         tracemalloc.start()
         try:
-            part = b"2\r\nab\r\n" * 8192
-            for _ in range(size // 2 // 8192):
+            part = b"2\r\nab\r\n" * 4096
+            for _ in range(size // 2 // 4096):
                 writer.write(part)
                 await writer.drain()
             await asyncio.sleep(0.1)
             held, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert held < 3 * size
+        assert held < 5 * size
         writer.write(NOTHING)
         async with asyncio.timeout(10):
             assert (await reader.read()).startswith(b"HTTP/1.1 200")
@@ -200,7 +201,7 @@ async def test_an_answer_that_comes_before_the_body_was_read_is_passed_on(tmp_pa
     async with server, Gate(tmp_path, {"a": f"http://127.0.0.1:{port}"}) as gate:
         for _ in range(5):
             big = b"x" * 20_000_000
-            async with gate.client.post(gate.url + "/x", data=big) as got:
+            async with gate.client.post(gate.url + "/x", data=io.BytesIO(big)) as got:
                 assert (got.status, await got.read()) == (413, b"{}")
         assert {each.status for each in await gate.wait_records(5)} == {413}
 
@@ -212,7 +213,7 @@ async def test_a_status_that_is_none_is_no_answer(tmp_path: Path, status: str):
         await seen.gone()
 
     async with Stub(script) as stub, Gate(tmp_path, {"a": stub.url}) as gate:
-        assert (await gate.chat())[0] == 502
+        assert (await talk(gate, GET + b"Connection: close\r\n\r\n")).startswith(b"HTTP/1.1 502")
 
 
 async def test_a_flood_of_interim_answers_waits_for_its_client(tmp_path: Path):
