@@ -88,7 +88,8 @@ class Exchange:
         model = None
         if body:
             encoding = head.text(b"content-encoding")
-            model, flight.wants_stream = read_request(decode_body(body, encoding))
+            given = decode_body(body, encoding)
+            model, flight.wants_stream, flight.tools = read_request(given)
         route = self._route = self._core.enter(flight, model)
         if route is None:
             self._refuse(404, "no route serves this model")

@@ -13,6 +13,7 @@ from gateway.flight import Cause, Flight
 from gateway.sse import StreamFacts, note_chunk
 from slo.records import Outcome
 from text.flags import response_flags
+from text.tool_fields import fields_fit
 
 TRANSPORT_FLAG = "transport"
 """Beside the outcome `truncated`: the connection to the replica broke."""
@@ -55,7 +56,10 @@ def text_flags(flight: Flight, outcome: Outcome) -> tuple[str, ...]:
     """Return the flags of a flight: of its text if it was answered, and of its transport."""
     flags: tuple[str, ...] = ()
     if outcome is Outcome.OK and (flight.facts.complete or flight.facts.content_chunks):
-        flags = response_flags("".join(flight.facts.text), flight.facts.tools.joined())
+        tools = flight.facts.tools
+        fit = flight.tools is None or fields_fit(tools.calls(), flight.tools)
+        text = "".join(flight.facts.text)
+        flags = response_flags(text, tools.joined(), tool_fields_fit=fit)
     if outcome is Outcome.TRUNCATED and flight.cause is Cause.LOST:
         flags = (*flags, TRANSPORT_FLAG)
     return flags
@@ -87,10 +91,14 @@ def _object(body: bytes) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def read_request(body: bytes) -> tuple[str | None, bool]:
-    """Return the model that a request names, if any, and whether it asks for a stream."""
+def read_request(body: bytes) -> tuple[str | None, bool, object]:
+    """Return the model that a request names, if any, whether it asks for a stream, and its tools.
+
+    The tools are those of the parsed request, unread: they are looked at if a tool was called.
+    """
     document = _object(body)
     if document is None:
-        return None, False
+        return None, False, None
     model = document.get("model")
-    return (model if isinstance(model, str) else None), document.get("stream") is True
+    name = model if isinstance(model, str) else None
+    return name, document.get("stream") is True, document.get("tools")

@@ -299,7 +299,7 @@ class ClientConnection(asyncio.Protocol):
         if not framing.done:
             self._body += piece
             return
-        body = b"%b%b" % (self._body, piece) if self._body else piece
+        body = b"".join((self._body, piece)) if self._body else piece
         self._body = bytearray()
         self._buffer = framing.surplus
         self._state = State.ANSWER

@@ -21,7 +21,7 @@ TRAILERS = {
     "two": b"x-one: 1\r\nX-Two: 2\r\n",
     "an empty one": b"x-one:\r\n",
     "one twice": b"x-one: 1\r\nx-one: 2\r\n",
-    "one that looks like a head": b"HTTP: 200 OK\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+    "one that looks like a head": b"HTTP: 200\r\nContent-Length: 4\r\nTransfer-Encoding: x\r\n",
     "a long one": b"x-long: " + b"y" * 4000 + b"\r\n",
 }
 
