@@ -53,7 +53,7 @@ class World:
         assert flight.replica in self.replicas  # there is always a target
         result = outcome(flight.replica)
         if result is not None:
-            self.route.observe(flight.replica, result, self.now)
+            self.route.observe(flight.replica, result, self.now, flight.accepted_mono)
         self.route.leave(flight)
         self.served.append(flight.replica)
         return flight.replica

@@ -126,7 +126,7 @@ async def test_half_open_lets_a_twentieth_of_the_units_through(tmp_path: Path):
             route = gate.server.core.routes["chat"]
             opened = gate.server.core.clock.mono() - 1
             for _ in range(20):
-                route.observe("b", True, opened)
+                route.observe("b", True, opened, opened)
             pause = SMALL["breaker"]["open_seconds"]
             await gate.lease()
             await gate.put("S", "split", {**SPLIT, "control": ["b"], "chaos": ["a"], "share": 0.01})
