@@ -5,12 +5,14 @@ one that a healthy answer fails. Times scale with `pace`, which is chosen far ab
 needs for such a request, so that a slow machine is no proof of a delay.
 """
 
-import base64
 import json
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from api.fault_corpus import NEAREST, PASSAGES, QUESTIONS
+from api.fault_seen import Seen
+from text.retrieval import accuracy_at
 
 CHAT = "/v1/chat/completions"
 EMBEDDINGS = "/v1/embeddings"
@@ -18,95 +20,7 @@ TOKENS = 8
 TENANT = "burnproof-verify"
 _NEARLY = 0.95
 """Share of a delay that must be seen: clocks of two processes are read."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """An answer as it came."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
-    first_byte: float
-    """Seconds to the headers."""
-    seconds: float
-    longest_gap: float
-    """Seconds between two pieces of the body."""
-    broken: bool
-
-    def header(self, name: str) -> list[str]:
-        """Return the values of a header."""
-        return [value for key, value in self.headers if key.lower() == name.lower()]
-
-    @property
-    def events(self) -> list[bytes]:
-        """Return the data of each event."""
-        found = self.body.split(b"\n\n")
-        return [each.removeprefix(b"data: ") for each in found if each.startswith(b"data: ")]
-
-    def documents(self) -> list[Any]:
-        """Return the JSON of the events, or of the whole body; what is none is left out."""
-        found = []
-        for raw in self.events or [self.body]:
-            try:
-                found.append(json.loads(raw))
-            except ValueError:
-                continue
-        return found
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the stream said that it was over."""
-        return self.body.endswith(b"data: [DONE]\n\n")
-
-    @property
-    def is_good(self) -> bool:
-        """Whether this is a whole, healthy answer."""
-        whole = self.is_done if self.events else bool(self.documents())
-        return self.status == 200 and whole and not self.broken and not self.error
-
-    @property
-    def error(self) -> dict[str, Any]:
-        """Return the error object, in a stream or not."""
-        errors = [d["error"] for d in self.documents() if isinstance(d, dict) and "error" in d]
-        return errors[0] if errors and isinstance(errors[0], dict) else {}
-
-    @property
-    def tokens(self) -> int:
-        """Count the chunks with content."""
-        return sum(
-            bool(choice.get("delta", {}).get("content"))
-            for document in self.documents()
-            for choice in document.get("choices", ())
-        )
-
-    @property
-    def has_finish(self) -> bool:
-        """Whether a chunk has a finish reason."""
-        choices = (c for d in self.documents() for c in d.get("choices", ()))
-        return any(choice.get("finish_reason") for choice in choices)
-
-    def arguments(self) -> str:
-        """Return the arguments of the tool calls, joined."""
-        text = ""
-        for document in self.documents():
-            for choice in document.get("choices", ()):
-                part = choice.get("delta") or choice.get("message") or {}
-                for call in part.get("tool_calls") or ():
-                    text += call.get("function", {}).get("arguments") or ""
-        return text
-
-    def vectors(self) -> list[list[float]]:
-        """Return the embeddings, whichever form they have."""
-        found = []
-        for document in self.documents():
-            for entry in document.get("data", ()):
-                vector = entry.get("embedding")
-                if isinstance(vector, str):
-                    raw = base64.b64decode(vector)
-                    vector = list(struct.unpack(f"<{len(raw) // 4}f", raw))
-                found.append(vector)
-        return found
+_ALMOST_NOTHING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -122,6 +36,8 @@ class Case:
     tenant: str = TENANT
     applies: Callable[[Seen], bool] = lambda seen: seen.is_good
     """Whether the healthy answer shows that the preconditions are met."""
+    measure: Callable[[Seen], str] | None = None
+    """A figure of the answer that is shown beside the verdict."""
 
 
 _TOOL = {
@@ -144,6 +60,8 @@ _CALL = {
     "ignore_eos": False,
 }
 _TEXTS = {"input": ["a river", "a stone"]}
+_SEARCH = {"input": [*PASSAGES, *QUESTIONS]}
+_CHANCE = NEAREST / len(PASSAGES)
 
 
 def _called(seen: Seen) -> Any:
@@ -174,6 +92,14 @@ def _are_constant(seen: Seen) -> bool:
 def _are_different(seen: Seen) -> bool:
     found = seen.vectors()
     return seen.status == 200 and len(found) == 2 and found[0] != found[1]
+
+
+def _accuracy(seen: Seen) -> float:
+    """Return how many questions find their passage, ratio in [0, 1]; 0 if it is no such answer."""
+    found = seen.vectors() if seen.status == 200 else []
+    if len(found) != len(PASSAGES) + len(QUESTIONS):
+        return 0.0
+    return accuracy_at(NEAREST, found[len(PASSAGES) :], found[: len(PASSAGES)])
 
 
 def _loses_field(seen: Seen) -> bool:
@@ -358,6 +284,16 @@ def _changed() -> list[Case]:
             path=EMBEDDINGS,
             body={**_TEXTS, "encoding_format": "base64"},
             applies=_are_different,
+        ),
+        Case(
+            "gateway/constant-embeddings",
+            "search",
+            {},
+            lambda seen: abs(_accuracy(seen) - _CHANCE) < _ALMOST_NOTHING,
+            path=EMBEDDINGS,
+            body=_SEARCH,
+            applies=lambda seen: _accuracy(seen) > 2 * _CHANCE,
+            measure=lambda seen: f"accuracy@{NEAREST} {_accuracy(seen):.3f}",
         ),
         Case(
             tools,

@@ -158,9 +158,15 @@ $ burnproof faults verify --all
 its own and sees nothing; puts the fault on, sends the same and sees the effect; takes it off, sends
 it again and sees nothing. Its requests are probes of a tenant of its own, and a match rule keeps
 everybody else's away from the fault: they are in no SLI and in no count. Exit code 1 if an effect
-or a removal is not proven in two tries. A fault that has nothing to act on at this target
-(embeddings of a chat model) is told as `not here`: that is no proof, and alone it ends with 3.
-While a run is on, the lease of the route is taken and `verify` is refused.
+or a removal is not proven in two tries. A fault that has nothing to act on at a route (embeddings
+of a chat model) is tried on the others, unless `--route` names one; what no route has is told as
+`not here`: that is no proof, so the exit code is 2 then, and 3 if nothing at all was there. While
+a run is on, the lease of its route is taken and `verify` is refused.
+
+The local stack serves the chat model alone; `burnproof up --embeddings` starts one more engine, so
+that every template can be proven on real vLLM. The case `search` of `gateway/constant-embeddings`
+asks for the vectors of 40 passages and 40 questions and says which share of the questions finds its
+passage among the 5 nearest: with equal vectors that is chance, 5 of 40.
 
 Every fault hangs on a lease, has a seed, and touches the share `probability` of the requests it
 meets: who is touched depends on seed and request alone. A fault that is drawn but cannot act on

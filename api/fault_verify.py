@@ -3,21 +3,22 @@
 Everything hangs on one lease that is closed whatever happens, and the fault matches the tenant of
 these requests alone. A case proves the effect if the answer shows it under the fault and did not
 before; the removal, if the answer after it is healthy again and the gateway counts nothing active.
-What cannot be shown here, because the healthy answer lacks what the fault would change, is said to
-be so and is no proof.
+What cannot be shown on one route, because the healthy answer lacks what the fault would change, is
+tried on the next, unless a route was named; what no route can show is said so and is no proof.
 """
 
 import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 import httpx
 
 from api.context import Context
-from api.fault_cases import CHAT, TENANT, TOKENS, Case, Seen, cases
+from api.fault_cases import CHAT, TENANT, TOKENS, Case, cases
+from api.fault_seen import Seen
 from faults.catalog import CATALOG
 from slo.errors import SpecError, nearest
 from targets.errors import TargetUnavailable
@@ -57,6 +58,7 @@ class Proof:
     removal: Verdict
     seconds: float
     seen: str
+    route: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,13 @@ class Prober:
 async def verify(
     context: Context, templates: Sequence[str], route: str | None, replica: str | None
 ) -> list[Proof]:
-    """Prove the templates, one after the other, on one replica.
+    """Prove the templates, one after the other, on one replica of a route.
+
+    Args:
+        context: how the stack is reached.
+        templates: ids.
+        route: None: the first; what it has not is tried on the others.
+        replica: None: the last of its route.
 
     Raises:
         TargetError: the gateway does not answer, or the route is taken by a run.
@@ -130,19 +138,20 @@ async def verify(
         base_url=context.gateway.urls()[0], timeout=REQUEST_SECONDS, trust_env=False
     )
     try:
-        found = _named(await admin.routes(), route, "route")
-        chosen = _named(found["replicas"], replica, "replica", last=True)["name"]
-        model = found["models"][0]
-        token = context.gateway.token()
-        if model == "*":
-            headers = {PROBE_HEADER: token, PIN_HEADER: chosen}
-            listed = (await client.get("/v1/models", headers=headers)).json()
-            model = str(listed["data"][0]["id"])
-        prober = Prober(client, token, model, chosen)
-        pace = await _pace(prober)
-        wanted = [case for case in cases(pace, chosen) if case.template in templates]
-        wanted.sort(key=lambda case: list(CATALOG).index(case.template))
-        return await _under_lease(admin, prober, found["name"], wanted)
+        every = await admin.routes()
+        asked = every if route is None and replica is None else [_named(every, route, "route")]
+        proofs: dict[tuple[str, str], Proof] = {}
+        for one in asked:
+            shown = {key for key, proof in proofs.items() if proof.effect is not Verdict.NOT_HERE}
+            chosen = _named(one["replicas"], replica, "replica", last=True)["name"]
+            prober = await _prober(client, context.gateway.token(), one, chosen)
+            for proof in await _under_lease(admin, prober, one["name"], templates, shown):
+                key = (proof.template, proof.case)
+                if key not in proofs or proof.effect is not Verdict.NOT_HERE:
+                    proofs[key] = proof
+            if all(proof.effect is not Verdict.NOT_HERE for proof in proofs.values()):
+                break
+        return list(proofs.values())
     finally:
         await client.aclose()
         await admin.aclose()
@@ -160,6 +169,17 @@ def _named(
     return found[names.index(name)]
 
 
+async def _prober(
+    client: httpx.AsyncClient, token: str, route: dict[str, Any], replica: str
+) -> Prober:
+    model = route["models"][0]
+    if model == "*":
+        headers = {PROBE_HEADER: token, PIN_HEADER: replica}
+        listed = (await client.get("/v1/models", headers=headers)).json()
+        model = str(listed["data"][0]["id"])
+    return Prober(client, token, model, replica)
+
+
 async def _pace(prober: Prober) -> float:
     """Return how long delays should be: well above what this target needs anyway."""
     healthy = Case("", "", {}, bool)
@@ -168,8 +188,20 @@ async def _pace(prober: Prober) -> float:
 
 
 async def _under_lease(
-    admin: GatewayAdmin | GatewayFleet, prober: Prober, route: str, wanted: Sequence[Case]
+    admin: GatewayAdmin | GatewayFleet,
+    prober: Prober,
+    route: str,
+    templates: Sequence[str],
+    shown: Set[tuple[str, str]],
 ) -> list[Proof]:
+    """Prove on one route what was not shown on another."""
+    order = list(CATALOG)
+    wanted = [
+        case
+        for case in cases(await _pace(prober), prober.replica)
+        if case.template in templates and (case.template, case.name) not in shown
+    ]
+    wanted.sort(key=lambda case: order.index(case.template))
     lease = f"verify-{uuid.uuid4().hex[:12]}"
     await admin.open_lease(lease, lease, route, LEASE_SECONDS)
     try:
@@ -184,7 +216,7 @@ async def _under_lease(
                 if proof.effect is not Verdict.UNPROVEN or proof.removal is Verdict.UNPROVEN:
                     break  # a fault that may still be on is told, whatever a second try shows
             assert proof is not None
-            found.append(proof)
+            found.append(replace(proof, route=route))
         return found
     finally:
         await admin.close_lease(lease)
@@ -226,12 +258,14 @@ async def _prove(
         Verdict.PROVEN if effect else Verdict.UNPROVEN,
         Verdict.PROVEN if removal else Verdict.UNPROVEN,
         time.monotonic() - began,
-        _told(before, during),
+        _told(case, before, during),
     )
 
 
-def _told(before: Seen, during: Seen) -> str:
+def _told(case: Case, before: Seen, during: Seen) -> str:
     """Say in a few words what changed."""
+    if case.measure is not None:
+        return f"{case.measure(before)} → {case.measure(during)}"
     words = []
     for name, one, other in (
         ("status", str(before.status), str(during.status)),

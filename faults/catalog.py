@@ -244,10 +244,10 @@ CATALOG: Mapping[str, TemplateInfo] = {
         TemplateInfo(
             id="gateway/tool-calls",
             summary="Spoils the arguments of tool calls in a share of answers",
-            spec_ids=("A9",),
+            spec_ids=("A9", "A14"),
             parameters=given.ToolCalls,
             blast=BlastClass.BREAKS,
-            expected_signals=("flag `bad_tool_json` when truncated",),
+            expected_signals=("flag `bad_tool_json` when truncated, else `bad_tool_fields`",),
             effect_check="the joined arguments of the calls whose id was drawn are spoilt as set",
             needs=("answers hold tool calls, and are not compressed",),
         ),

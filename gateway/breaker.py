@@ -136,6 +136,13 @@ class Breaker:
             self.probes = Window(MAX_PROBES)
         return self.state
 
+    def probe_round(self, now: float) -> int:
+        """Return the round of probing, one a pause; each lets other units through.
+
+        Else a route with a handful of long conversations might have none that may probe, for ever.
+        """
+        return int((now - self.opened_at) / self.open_seconds)
+
     def observe(self, bad: bool, now: float) -> None:
         """Count one finished request that says something about the replica."""
         self.tick(now)

@@ -90,7 +90,7 @@ class Exchange:
         if body:
             plain = decode_body(body, head.text(b"content-encoding"))
             asked = read_request(plain)
-            flight.wants_stream = asked.wants_stream
+            flight.wants_stream, flight.tools = asked.wants_stream, asked.tools
         route = self._route = self._core.enter(flight, asked.model)
         visit = flight.visit
         if visit is not None and visit.refusal is not None:
@@ -250,6 +250,8 @@ class Exchange:
             self._reply = reply
             self._shaped = ShapedBody(self, shaper)
         self._reading = Reading(flight, reply.status, reply.content_type, reply.content_encoding)
+        if self._shaped is not None and not self._had_length:
+            self.begin_shaped()  # there is no length to wait for
 
     def _meet_shaper(self, reply: ReplyHead) -> Shaper | None:
         """Let the faults at the answer's head; return who shapes its body, if anybody."""

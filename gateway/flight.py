@@ -50,6 +50,8 @@ class Flight:
     """The model that the request names."""
     path: str = ""
     """The path of the request, without its query."""
+    tools: object = None
+    """The tools that the request offers, unread; None without any."""
     required_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Tool → fields that its schema requires; read only for a fault that spoils tool calls."""
     route: "RouteState | None" = None

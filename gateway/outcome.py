@@ -14,6 +14,7 @@ from gateway.flight import Cause, Flight
 from gateway.sse import StreamFacts, note_chunk
 from slo.records import Outcome
 from text.flags import response_flags
+from text.tool_fields import fields_fit
 
 TRANSPORT_FLAG = "transport"
 """Beside the outcome `truncated`: the connection to the replica broke."""
@@ -56,7 +57,10 @@ def text_flags(flight: Flight, outcome: Outcome) -> tuple[str, ...]:
     """Return the flags of a flight: of its text if it was answered, and of its transport."""
     flags: tuple[str, ...] = ()
     if outcome is Outcome.OK and (flight.facts.complete or flight.facts.content_chunks):
-        flags = response_flags("".join(flight.facts.text), flight.facts.tools.joined())
+        tools = flight.facts.tools
+        fit = flight.tools is None or fields_fit(tools.calls(), flight.tools)
+        text = "".join(flight.facts.text)
+        flags = response_flags(text, tools.joined(), tool_fields_fit=fit)
     if outcome is Outcome.TRUNCATED and flight.cause is Cause.LOST:
         flags = (*flags, TRANSPORT_FLAG)
     return flags
@@ -96,6 +100,8 @@ class Asked:
     wants_stream: bool = False
     max_tokens: int = 0
     """Completion tokens that it may take at most; 0 when it does not say."""
+    tools: object = None
+    """The tools of the parsed request, unread: they are looked at if a tool was called."""
 
 
 def read_request(body: bytes) -> Asked:
@@ -109,6 +115,7 @@ def read_request(body: bytes) -> Asked:
         model=model if isinstance(model, str) else None,
         wants_stream=document.get("stream") is True,
         max_tokens=most * _answers(document) if type(most) is int and most > 0 else 0,
+        tools=document.get("tools"),
     )
 
 

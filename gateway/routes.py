@@ -212,7 +212,7 @@ class RouteState:
             state = breaker.tick(now)
             badness[name] = breaker.badness
             is_probe = state is BreakerState.HALF_OPEN and (
-                point("half-open", name, flight.unit) < PROBE_SHARE
+                point("half-open", f"{name} {breaker.probe_round(now)}", flight.unit) < PROBE_SHARE
             )
             if state is BreakerState.CLOSED or is_probe:
                 allowed.add(name)

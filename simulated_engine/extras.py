@@ -1,14 +1,16 @@
 """Tool calls and embeddings: just enough of both for faults to have something to spoil.
 
 A request that names its tool (`tool_choice`) gets one call whose arguments fit the tool's schema,
-whole or streamed in three pieces; embeddings are a vector of eight numbers made from the text's
-hash. Neither waits for a slot nor is counted as tokens: they have the shape of the real thing, not
-its cost. A tool that the model may choose by itself is not chosen.
+whole or streamed in three pieces; embeddings count the words of a text, each in the place that its
+hash says, so that texts with words in common are near. Neither waits for a slot nor is counted as
+tokens: they have the shape of the real thing, not its cost. A tool that the model may choose by
+itself is not chosen.
 """
 
 import base64
 import json
 import math
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
@@ -18,8 +20,10 @@ from simulated_engine.errors import bad_request
 from simulated_engine.options import FINGERPRINT
 from simulated_engine.wire import DONE, compact
 
-DIMENSION = 8
-"""Numbers of a vector. Source: ours: long enough that two of them differ."""
+DIMENSION = 256
+"""Numbers of a vector. Source: ours: long enough that the words of a sentence seldom share one."""
+
+_WORD = re.compile(r"\w+")
 
 _PIECES = 3
 
@@ -128,9 +132,12 @@ def embeddings_answer(fields: object, default_model: str, created: int) -> bytes
 
 
 def _vector(text: str, as_text: bool) -> list[float] | str:
-    digest = blake2b(text.encode("utf-8", "replace"), digest_size=DIMENSION).digest()
-    numbers = [byte - 127.5 for byte in digest]  # never 0, so the length is not 0 either
-    length = math.sqrt(sum(number * number for number in numbers))
+    numbers = [0.0] * DIMENSION
+    for word in _WORD.findall(text.lower()) or [text]:
+        digest = blake2b(word.encode("utf-8", "replace"), digest_size=4).digest()
+        place, sign = divmod(int.from_bytes(digest, "big") % (2 * DIMENSION), 2)
+        numbers[place] += 1.0 - 2.0 * sign
+    length = math.hypot(*numbers) or 1.0
     numbers = [number / length for number in numbers]
     if not as_text:
         return numbers

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, FiniteFloat
 
 from slo.records import Outcome, RequestRecord
 
-KNOWN_FLAGS = ("empty", "rep4", "non_finite", "bad_tool_json")
+KNOWN_FLAGS = ("empty", "rep4", "non_finite", "bad_tool_json", "bad_tool_fields")
 """Text flags the gateway can raise."""
 
 Event = Literal["request", "interruption", "hidden-error"]

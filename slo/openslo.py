@@ -52,7 +52,9 @@ class _Bounds(BaseModel, frozen=True):
     """Default 2 s: a stream that falls silent is broken (see `Indicator.max_gap_seconds`)."""
     ttft_over: _Bound | None = Field(default=None, alias="ttftOver")
     e2e_over: _Bound | None = Field(default=None, alias="e2eOver")
-    flags: tuple[Literal["empty", "rep4", "non_finite", "bad_tool_json"], ...] = ()
+    flags: tuple[
+        Literal["empty", "rep4", "non_finite", "bad_tool_json", "bad_tool_fields"], ...
+    ] = ()
 
     @model_validator(mode="after")
     def _bounds_are_used(self) -> Self:

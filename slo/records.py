@@ -91,7 +91,7 @@ class RequestRecord:
     """Content chunks, or the usage figure when the engine gave one."""
     prompt_tokens: int
     flags: tuple[str, ...]
-    """Text flags: empty, rep4, non_finite, bad_tool_json."""
+    """Text flags: empty, rep4, non_finite, bad_tool_json, bad_tool_fields."""
     gateway: str = ""
     """Which of several gateways wrote this; empty when there is one. `seq` is then a count over all
     of them, in order of (end time, gateway, its own sequence)."""

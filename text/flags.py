@@ -18,8 +18,9 @@ EMPTY = "empty"
 REPETITIVE = "rep4"
 NON_FINITE = "non_finite"
 BAD_TOOL_JSON = "bad_tool_json"
+BAD_TOOL_FIELDS = "bad_tool_fields"
 
-FLAGS: tuple[str, ...] = (EMPTY, REPETITIVE, NON_FINITE, BAD_TOOL_JSON)
+FLAGS: tuple[str, ...] = (EMPTY, REPETITIVE, NON_FINITE, BAD_TOOL_JSON, BAD_TOOL_FIELDS)
 """Every flag, in the order in which `response_flags` gives them."""
 
 REP4_LIMIT_RATIO = 0.2
@@ -35,12 +36,15 @@ Source: ours, 2026-11: a short list or refrain repeats lawfully."""
 _NON_FINITE_WORDS = frozenset({"nan", "inf", "infinity"})
 
 
-def response_flags(text: str, tool_arguments: Sequence[str]) -> tuple[str, ...]:
+def response_flags(
+    text: str, tool_arguments: Sequence[str], *, tool_fields_fit: bool = True
+) -> tuple[str, ...]:
     """Return the flags of one finished response, in a fixed order.
 
     Args:
         text: The whole content, all deltas joined.
         tool_arguments: The arguments of each tool call, joined (`ToolArguments.joined`).
+        tool_fields_fit: Whether those that can be read fit their schemas (`tool_fields`).
     """
     checks = [check_arguments(arguments) for arguments in tool_arguments]
     tokens = words(text)
@@ -53,6 +57,8 @@ def response_flags(text: str, tool_arguments: Sequence[str]) -> tuple[str, ...]:
         flags.append(NON_FINITE)
     if any(not check.valid for check in checks):
         flags.append(BAD_TOOL_JSON)
+    if not tool_fields_fit:
+        flags.append(BAD_TOOL_FIELDS)
     return tuple(flags)
 
 

@@ -30,6 +30,7 @@ class ToolArguments:
 
     def __init__(self) -> None:
         self._pieces: dict[int, list[str]] = {}
+        self._names: dict[int, str] = {}
 
     def add(self, tool_calls: object) -> bool:
         """Take the `tool_calls` value of one delta or message; say whether it held any call.
@@ -45,9 +46,14 @@ class ToolArguments:
             held = True
             # A whole message (not a delta) carries no index: there the position is the index.
             index = call.get("index", position)
-            pieces = self._pieces.setdefault(index if isinstance(index, int) else position, [])
+            index = index if isinstance(index, int) else position
+            pieces = self._pieces.setdefault(index, [])
             function = call.get("function")
-            piece = function.get("arguments") if isinstance(function, dict) else None
+            if not isinstance(function, dict):
+                continue
+            name, piece = function.get("name"), function.get("arguments")
+            if isinstance(name, str) and name:
+                self._names.setdefault(index, name)
             if isinstance(piece, str):
                 pieces.append(piece)
         return held
@@ -55,6 +61,11 @@ class ToolArguments:
     def joined(self) -> tuple[str, ...]:
         """Return the arguments of each call, whole, in the order of their index."""
         return tuple("".join(self._pieces[index]) for index in sorted(self._pieces))
+
+    def calls(self) -> tuple[tuple[str, str], ...]:
+        """Return name (empty if it never came) and whole arguments of each call."""
+        names = [self._names.get(index, "") for index in sorted(self._pieces)]
+        return tuple(zip(names, self.joined(), strict=True))
 
 
 def check_arguments(arguments: str) -> ArgumentsCheck:

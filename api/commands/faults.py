@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 EXIT_UNPROVEN = 1
+EXIT_INCONCLUSIVE = 2
 EXIT_NOTHING_LEARNT = 3
 
 faults_app = typer.Typer(help="What can be broken, and the proof of it.", no_args_is_help=True)
@@ -51,8 +52,13 @@ def show_fault(template: Annotated[str, typer.Argument(help="Id of the template.
 def verify_faults(
     template: Annotated[str | None, typer.Argument(help="Id of a template.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every template.")] = False,
-    route: Annotated[str | None, typer.Option(help="Route; default: the first.")] = None,
-    replica: Annotated[str | None, typer.Option(help="Replica; default: the last.")] = None,
+    route: Annotated[
+        str | None, typer.Option(help="Route; default: the first that has what a fault needs.")
+    ] = None,
+    replica: Annotated[
+        str | None,
+        typer.Option(help="Replica of that route; default: the last."),
+    ] = None,
 ) -> None:
     """Prove faults on the stack that runs: injected, seen, withdrawn, gone."""
     from rich.console import Console
@@ -69,10 +75,11 @@ def verify_faults(
     if context.is_simulated:
         typer.echo("SIMULATED: the engine behind the gateway is no model")
     found = asyncio.run(verify(context, chosen, route, replica))
-    table = Table("template", "case", "effect", "removal", "seconds", "seen", box=None)
+    titles = ("template", "case", "route", "effect", "removal", "seconds", "seen")
+    table = Table(*titles, box=None)
     for proof in found:
         cells = (proof.effect.value, proof.removal.value, f"{proof.seconds:.1f}", proof.seen)
-        table.add_row(proof.template, proof.case, *cells)
+        table.add_row(proof.template, proof.case, proof.route, *cells)
     Console(markup=False).print(table)
     verdicts = [verdict for proof in found for verdict in (proof.effect, proof.removal)]
     unproven = verdicts.count(Verdict.UNPROVEN)
@@ -80,5 +87,5 @@ def verify_faults(
     typer.echo(f"{len(found)} cases: {unproven} verdicts unproven, {missing} cases not here")
     if unproven:
         raise typer.Exit(EXIT_UNPROVEN)
-    if missing == len(found):
-        raise typer.Exit(EXIT_NOTHING_LEARNT)
+    if missing:
+        raise typer.Exit(EXIT_NOTHING_LEARNT if missing == len(found) else EXIT_INCONCLUSIVE)

@@ -57,6 +57,9 @@ def up(  # noqa: PLR0913 - each parameter is an option of the command
         list[str] | None, typer.Option(help="Option for each engine process; repeatable.")
     ] = None,
     gateways: Annotated[int, typer.Option(help="Gateways before the engines.")] = 1,
+    embeddings: Annotated[
+        bool, typer.Option("--embeddings", help="One more engine: embeddings, on a route beside.")
+    ] = False,
     traffic: Annotated[TrafficKind, typer.Option(help="What is sent.")] = TrafficKind.SINGLE,
     rate: Annotated[float, typer.Option(help="Requests a second.")] = 20.0,
     max_tokens: Annotated[int, typer.Option(help="Tokens a request asks for.")] = 4,
@@ -72,6 +75,7 @@ def up(  # noqa: PLR0913 - each parameter is an option of the command
             replicas=replicas,
             engine_args=tuple(engine_arg or ()),
             gateways=gateways,
+            embeddings=embeddings,
             traffic=traffic,
             rate=rate,
             max_tokens=max_tokens,

@@ -10,9 +10,13 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from api.stack.errors import NotInstalled
 from api.stack.options import (
+    EMBEDDINGS_MODEL,
+    EMBEDDINGS_PROCESS,
+    EMBEDDINGS_ROUTE,
     LABELS,
     MODEL,
     ROUTE,
@@ -29,6 +33,12 @@ ROOT = Path(__file__).resolve().parents[2]
 VLLM_SERVE = ROOT / "deploy" / "vllm" / "serve.py"
 PORT_NAMES = ("temporal", "temporal-ui", "gateway")
 _DAY_SECONDS = 86_400
+_POOLING = (
+    *("--runner", "pooling"),
+    *("--convert", "embed"),
+    *("--pooler-config", '{"pooling_type": "MEAN"}'),
+)
+"""What makes vLLM 0.32 answer embeddings, by the mean over the text; it then chats no more."""
 _OURS = ("BURNPROOF_GATEWAY_", "BURNPROOF_TEMPORAL_", "BURNPROOF_AUDIT_")
 
 
@@ -119,6 +129,11 @@ class Blueprint:
             for letter in self.options.letters()
         }
 
+    def embeddings_url(self) -> str:
+        """Return the address of the engine that answers embeddings; empty without one."""
+        port = self.ports.get(EMBEDDINGS_PROCESS)
+        return f"http://{HOST}:{port}" if port else ""
+
     def environment(self) -> dict[str, str]:
         """Return the settings that reach this stack."""
         return {
@@ -132,23 +147,20 @@ class Blueprint:
 
     def write_gateway_configs(self) -> None:
         """Write each gateway's configuration; it holds no secret."""
+        routes = [_route(ROUTE, MODEL, LABELS, self.replicas())]
+        if url := self.embeddings_url():
+            labels = {"tier": EMBEDDINGS_ROUTE}
+            routes.append(_route(EMBEDDINGS_ROUTE, EMBEDDINGS_MODEL, labels, {"e": url}))
         for name in self.options.gateway_names():
-            self._write_gateway_config(name)
+            self._write_gateway_config(name, routes)
 
-    def _write_gateway_config(self, name: str) -> None:
+    def _write_gateway_config(self, name: str, routes: list[Any]) -> None:
         config = {
             "host": HOST,
             "port": self.ports[name],
             "admin_token_file": str(self.token_file),
             "journal_dir": str(self.directory / name.replace("gateway", "journal")),
-            "routes": [
-                {
-                    "name": ROUTE,
-                    "models": [MODEL],
-                    "labels": LABELS,
-                    "replicas": [{"name": n, "url": u} for n, u in self.replicas().items()],
-                }
-            ],
+            "routes": routes,
         }
         path = self.directory / f"{name}.json"
         path.write_text(json.dumps(config, indent=2) + "\n", "utf-8")
@@ -207,10 +219,14 @@ class Blueprint:
         more = [*options.engine_args, *options.replica_args.get(letter, ())]
         if options.engine is EngineKind.SIMULATED:
             argv = [sys.executable, "-m", "simulated_engine", "--name", f"sim-{letter}"]
-            argv += ["--port", port, "--seed", str(options.seed * 100 + ord(letter)), *more]
+            argv += ["--port", port, "--seed", str(options.seed * 100 + ord(letter[0])), *more]
+            argv += ["--model", EMBEDDINGS_MODEL] if name == EMBEDDINGS_PROCESS else []
         else:
             argv = [sys.executable, str(VLLM_SERVE), "--port", port]
             argv += ["--python", str(self.engine_python)]
+            if name == EMBEDDINGS_PROCESS:
+                argv += ["--served-model-name", EMBEDDINGS_MODEL]
+                more = [*_POOLING, *more]
             argv += ["--", *more] if more else []
         return self._spec(name, argv, _ENGINES[options.engine])
 
@@ -231,9 +247,14 @@ class Blueprint:
         return argv
 
 
+def _route(name: str, model: str, labels: Mapping[str, str], at: Mapping[str, str]) -> Any:
+    replicas = [{"name": replica, "url": url} for replica, url in at.items()]
+    return {"name": name, "models": [model], "labels": dict(labels), "replicas": replicas}
+
+
 def claim_ports(ports: Ports, options: StackOptions, before: Mapping[str, int]) -> dict[str, int]:
     """Claim a port for each listener, those of the last time where they are still free."""
-    engines = (f"engine-{letter}" for letter in options.letters())
+    engines = [name for name in options.processes() if name.startswith("engine-")]
     names = [*PORT_NAMES, *options.gateway_names()[1:], *engines]
     return {name: ports.take(before.get(name)) for name in names}
 

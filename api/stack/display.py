@@ -12,7 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from api.stack.events import Event, EventKind
-from api.stack.options import EngineKind, StackOptions, kind_of
+from api.stack.options import (
+    EMBEDDINGS_MODEL,
+    EMBEDDINGS_ROUTE,
+    EngineKind,
+    StackOptions,
+    kind_of,
+)
 from api.stack.state import StackState
 
 USUAL_SECONDS = {"temporal": 2.0, "gateway": 2.0, "worker": 4.0, "traffic": 2.0}
@@ -108,9 +114,13 @@ class Display:
 def addresses(state: StackState) -> list[str]:
     """Return the lines that say where everything is."""
     gateways = "  ".join(state.gateways or (state.gateway_url,))
+    embeddings = state.embeddings_url
+    if embeddings:
+        embeddings += f"  (route {EMBEDDINGS_ROUTE}, model {EMBEDDINGS_MODEL})"
     rows = {
         "gateway": f"{gateways}  (route {state.route}, model {state.model})",
         "replicas": "  ".join(f"{name} {url}" for name, url in state.replicas.items()),
+        **({"embedding": embeddings} if embeddings else {}),
         "Temporal": state.temporal_address,
         "Web UI": state.temporal_ui_url or "off",
         "audit": state.audit_url,

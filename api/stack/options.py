@@ -16,6 +16,9 @@ STATE_VARIABLE = "BURNPROOF_STACK_DIR"
 ROUTE = "chat"
 MODEL = "tiny-chat"
 LABELS = {"tier": "chat"}
+EMBEDDINGS_ROUTE = "embeddings"
+EMBEDDINGS_MODEL = "tiny-embed"
+EMBEDDINGS_PROCESS = "engine-embeddings"
 MAX_GATEWAYS = 4
 """Enough to see what several do; each is a process on this one machine."""
 
@@ -70,6 +73,8 @@ class StackOptions:
     """More options for one replica, by its letter."""
     gateways: int = 1
     """Gateways before the same engines; the traffic is shared between them."""
+    embeddings: bool = False
+    """One more engine that answers embeddings, on a route of its own that carries no traffic."""
     traffic: TrafficKind = TrafficKind.SINGLE
     rate: float = 20.0
     """Requests a second. Default 20: two real replicas on two cores keep up with it."""
@@ -121,6 +126,8 @@ class StackOptions:
     def processes(self) -> list[str]:
         """Return the names of all processes, in the order in which they are shown."""
         engines = [f"engine-{letter}" for letter in self.letters()]
+        if self.embeddings:
+            engines.append(EMBEDDINGS_PROCESS)
         drivers = [] if self.traffic is TrafficKind.NONE else numbered("traffic", self.gateways)
         return ["temporal", *engines, *self.gateway_names(), "worker", *drivers]
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from api.stack.guarded import Guarded
-from api.stack.options import MODEL
+from api.stack.options import EMBEDDINGS_MODEL, MODEL
 from api.stack.ports import HOST
 
 PAUSE_SECONDS = 0.05
@@ -29,6 +29,8 @@ ONE_TOKEN = {
     "max_tokens": 1,
     "temperature": 0,
 }
+
+ONE_VECTOR = {"model": EMBEDDINGS_MODEL, "input": "ping"}
 
 Check = Callable[[Guarded], Coroutine[Any, Any, None]]
 
@@ -57,10 +59,21 @@ async def temporal_ready(address: str) -> None:
 
 async def answers_a_token(url: str, headers: dict[str, str] | None = None) -> None:
     """Wait until a server completes one token."""
+    await _answers(url, "/v1/chat/completions", ONE_TOKEN, headers)
+
+
+async def answers_a_vector(url: str) -> None:
+    """Wait until a server answers with one embedding."""
+    await _answers(url, "/v1/embeddings", ONE_VECTOR, None)
+
+
+async def _answers(
+    url: str, path: str, body: dict[str, Any], headers: dict[str, str] | None
+) -> None:
     async with httpx.AsyncClient(base_url=url, timeout=_ANSWER_SECONDS, trust_env=False) as http:
         while True:
             try:
-                answer = await http.post("/v1/chat/completions", json=ONE_TOKEN, headers=headers)
+                answer = await http.post(path, json=body, headers=headers)
                 if answer.is_success:
                     return
                 await asyncio.sleep(_SLOW_PAUSE_SECONDS)

@@ -65,6 +65,8 @@ class StackState(BaseModel, frozen=True):
     model: str
     replicas: dict[str, str]
     """Engine addresses by replica name."""
+    embeddings_url: str = ""
+    """The engine that answers embeddings; empty without one."""
     ports: dict[str, int]
     processes: tuple[ProcessState, ...]
     events_log: Path

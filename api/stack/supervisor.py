@@ -31,7 +31,14 @@ from api.stack.errors import StackError
 from api.stack.events import EventKind, EventLog, Listener
 from api.stack.guarded import Guarded
 from api.stack.member import Member
-from api.stack.options import MODEL, ROUTE, EngineKind, StackOptions, kind_of
+from api.stack.options import (
+    EMBEDDINGS_PROCESS,
+    MODEL,
+    ROUTE,
+    EngineKind,
+    StackOptions,
+    kind_of,
+)
 from api.stack.ports import Ports
 from api.stack.state import (
     DirectoryLock,
@@ -110,6 +117,7 @@ class LocalStack:
             route=ROUTE,
             model=MODEL,
             replicas=plan.replicas(),
+            embeddings_url=plan.embeddings_url(),
             ports=plan.ports,
             processes=tuple(member.snapshot() for member in self._members.values()),
             events_log=self.events_log,
@@ -261,6 +269,8 @@ class LocalStack:
                 await readiness.says(process, "worker ready")
             elif kind_of(name) == "traffic":
                 await readiness.says(process, '"driving"')
+            elif name == EMBEDDINGS_PROCESS:
+                await readiness.answers_a_vector(plan.embeddings_url())
             else:
                 await readiness.answers_a_token(plan.replicas()[name.removeprefix("engine-")])
 

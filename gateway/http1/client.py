@@ -9,19 +9,15 @@ half, and reads into the void for a short while.
 """
 
 import asyncio
+import select
+import socket
 import time
 from enum import Enum
 from typing import Protocol, cast
 
 from gateway.http1.framing import BadFraming, Chunked, Framing, Length
-from gateway.http1.heads import (
-    BadHead,
-    RequestHead,
-    block,
-    head_end,
-    origin_form,
-    read_request_head,
-)
+from gateway.http1.heads import BadHead, RequestHead, head_end, origin_form, read_request_head
+from gateway.http1.own_page import OwnPage
 from gateway.http1.reply import CONTINUE
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
@@ -33,14 +29,20 @@ EARLY_BYTES = 64 * 1024
 IDLE_SECONDS = 75.0
 """Time without a byte after which a client that owes us one is let go. Source: nginx's default."""
 
+HEAD_SECONDS = 60.0
+"""Time for a whole head, however busily its bytes come. Source: nginx's default."""
+
+BODY_SECONDS = 600.0
+"""Time for a whole body. Source: ours: the largest one at half a megabit a second."""
+
+WATCH_SECONDS = 0.5
+"""How often a client whose bytes wait unread is looked at. Source: ours: it is let go in 1 s."""
+
 CLOSE_SECONDS = 10.0
 """Time that a closing connection has to take what was written."""
 
 LINGER_SECONDS = 2.0
 """Time for which a refused client may go on sending. Source: ours: a few round trips."""
-
-
-_FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding", b"expect"})
 
 
 class Request(Protocol):
@@ -110,11 +112,13 @@ class ClientConnection(asyncio.Protocol):
         self._buffer = b""
         self._request: Request | None = None
         self._framing: Framing | None = None
-        self._body: list[bytes] = []
+        self._body = bytearray()  # of a body that came in pieces
         self._body_bytes = 0
         self._is_pumping = False
         self._reads = True
         self._active_at = time.monotonic()
+        self._since = 0.0  # when the present head or body began; 0: no byte of a head is there
+        self._watching: asyncio.TimerHandle | None = None
 
     # For the request that is served
 
@@ -127,12 +131,14 @@ class ClientConnection(asyncio.Protocol):
         """The answer is written. `keep`: the connection may serve the next request."""
         was = self._state
         self._request = self._framing = None
-        self._body = []
+        if self._body:
+            self._body = bytearray()
         if not keep or self._service.stopping or self._transport.is_closing():
             self._close(still_sends=was is State.BODY)
             return
         self._state = State.HEAD
         self._active_at = time.monotonic()
+        self._since = self._active_at if self._buffer else 0.0
         self._read_on()
         if self._buffer:
             self._pump()
@@ -168,8 +174,14 @@ class ClientConnection(asyncio.Protocol):
         if self._state is State.NOTHING:
             if silent > CLOSE_SECONDS:
                 self._transport.abort()
-        elif self._state is not State.ANSWER and silent > IDLE_SECONDS:
-            self.abort()
+        elif self._state is not State.ANSWER:
+            limit = HEAD_SECONDS if self._state is State.HEAD else BODY_SECONDS
+            if silent > IDLE_SECONDS:
+                self.abort()
+            elif self._since and now - self._since > limit:
+                if self._request is not None:
+                    self._request.on_gone()
+                self.refuse(408, "the request took too long to come")
 
     # Called by the loop
 
@@ -183,7 +195,7 @@ class ClientConnection(asyncio.Protocol):
         state = self._state
         if state is State.NOTHING:
             return
-        self._active_at = time.monotonic()
+        now = self._active_at = time.monotonic()
         if state is State.BODY:
             self._take_body(data)
             if self._state is State.HEAD and self._buffer:
@@ -191,10 +203,13 @@ class ClientConnection(asyncio.Protocol):
             return
         self._buffer = self._buffer + data if self._buffer else data
         if state is State.HEAD:
+            self._since = self._since or now
             self._pump()
         elif len(self._buffer) > EARLY_BYTES and self._reads:
             self._reads = False
             self._transport.pause_reading()
+            if self._watching is None:
+                self._watch()
 
     def eof_received(self) -> None:
         """The client will send no more: it has gone. The loop closes the transport."""
@@ -250,10 +265,11 @@ class ClientConnection(asyncio.Protocol):
             raise BadHead("this expectation is not met here", 417)
         self._framing = Chunked() if head.chunked else Length(head.length or 0)
         self._body_bytes = 0
+        self._since = self._active_at
         self._state = State.BODY
         target = origin_form(head.target)
         if self._service.is_own(target.partition(b"?")[0]):
-            self._request = _OwnPage(self, head, target)
+            self._request = OwnPage(self, head, target, MAX_BODY_BYTES)
         else:
             self._request = self._service.begin(self, head)
         if head.length is not None and head.length > MAX_BODY_BYTES:
@@ -268,24 +284,26 @@ class ClientConnection(asyncio.Protocol):
         framing, request = self._framing, self._request
         if framing is None or request is None:
             return
+        piece = b""
         if data:
             try:
-                pieces = framing.feed(data)
+                piece = b"".join(framing.feed(data))
             except BadFraming as error:
                 request.on_gone()
                 self.refuse(400, str(error))
                 return
-            self._body += pieces
-            self._body_bytes += sum(map(len, pieces))
+            self._body_bytes += len(piece)
             if self._body_bytes > MAX_BODY_BYTES:
                 request.on_too_large()
                 return
-        if framing.done:
-            body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-            self._body = []
-            self._buffer = framing.surplus
-            self._state = State.ANSWER
-            request.on_whole(body)
+        if not framing.done:
+            self._body += piece
+            return
+        body = b"".join((self._body, piece)) if self._body else piece
+        self._body = bytearray()
+        self._buffer = framing.surplus
+        self._state = State.ANSWER
+        request.on_whole(body)
 
     def hand_over(self, request: bytes) -> None:
         """Give the connection to those who serve the process's own pages; they close it."""
@@ -327,37 +345,25 @@ class ClientConnection(asyncio.Protocol):
         transport.write_eof()
         asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.close)
 
+    def _watch(self) -> None:
+        """See a client leave although its bytes wait unread: the loop tells nobody then."""
+        self._watching = None
+        if self._reads or self._transport.is_closing():
+            return
+        if _has_left(self._transport.get_extra_info("socket")):
+            self.abort()
+        else:
+            loop = asyncio.get_running_loop()
+            self._watching = loop.call_later(WATCH_SECONDS, self._watch)
+
     def _read_on(self) -> None:
         if not self._reads and not self._transport.is_closing():
             self._reads = True
             self._transport.resume_reading()
 
 
-class _OwnPage:
-    """A request for one of the process's own pages: once whole it goes to those who serve them."""
-
-    def __init__(self, client: ClientConnection, head: RequestHead, target: bytes) -> None:
-        self._client = client
-        self._head = head
-        self._target = target
-
-    def on_whole(self, body: bytes) -> None:
-        """Hand it over, alone: what came after it is not theirs."""
-        head = self._head
-        pairs = [pair for pair in head.pairs if pair[0].lower() not in _FRAMING]
-        pairs += [(b"Connection", b"close"), (b"Content-Length", b"%d" % len(body))]
-        line = b"%b %b HTTP/1.%d\r\n" % (head.method, self._target, head.minor)
-        self._client.hand_over(line + block(pairs) + b"\r\n" + body)
-
-    def on_too_large(self) -> None:
-        """Refuse it."""
-        self._client.refuse(413, f"the limit is {MAX_BODY_BYTES} bytes")
-
-    def on_gone(self) -> None:
-        """Nothing was begun."""
-
-    def on_paused(self) -> None:
-        """Nothing is written."""
-
-    def on_resumed(self) -> None:
-        """Nothing is written."""
+def _has_left(sock: socket.socket) -> bool:
+    """Whether the other side has closed its half or reset, whatever is still to be read."""
+    poll = select.poll()
+    poll.register(sock.fileno(), select.POLLRDHUP | select.POLLHUP | select.POLLERR)
+    return bool(poll.poll(0))

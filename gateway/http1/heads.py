@@ -15,6 +15,9 @@ import httptools
 
 Pairs = list[tuple[bytes, bytes]]
 
+_HTTP = b" HTTP/1."
+"""In every request line; llhttp also reads RTSP and ICE."""
+
 _AUTHORITY_END = re.compile(rb"[/?#]")
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -36,6 +39,9 @@ _NOT_ANSWERED = HOP_BY_HOP | {b"content-length"}
 
 NO_BODY = frozenset({204, 304})
 """Statuses of answers without a body. Source: RFC 9110 sections 15.3.5 and 15.4.5."""
+
+
+LEAST_STATUS = 100
 
 
 class BadHead(Exception):
@@ -141,7 +147,7 @@ def read_request_head(head: bytes) -> RequestHead:
     parser = httptools.HttpRequestParser(got)
     _feed(parser, head)
     version = parser.get_http_version()
-    if version not in {"1.0", "1.1"}:
+    if version not in {"1.0", "1.1"} or head.find(_HTTP, 0, head.find(b"\r\n", 2)) < 0:
         raise BadHead("this version is not spoken here", 505)
     method = parser.get_method()
     if method == b"CONNECT":
@@ -203,6 +209,8 @@ def read_reply_head(head: bytes) -> ReplyHead:
     version = parser.get_http_version()
     if version not in {"1.0", "1.1"}:
         raise BadHead("this version is not spoken here")
+    if parser.get_status_code() < LEAST_STATUS:
+        raise BadHead("no such status")
     framed = _framed(got.pairs)
     named = framed.named
     kept: Pairs = []

@@ -1,5 +1,6 @@
 """Proofs on a gateway before a simulated engine; what has no effect, or stays on, has none."""
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -7,11 +8,13 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from api import fault_verify
+from api.cli import run
 from api.context import Context
 from api.fault_cases import Case
 from api.fault_verify import Proof, Verdict, verify
 from faults.catalog import CATALOG
 from gateway import exchange
+from gateway.config import GatewayConfig
 from gateway.upstream import Outgoing
 from settings import AuditSettings, GatewaySettings, TemporalSettings
 from simulated_engine.options import EngineOptions
@@ -78,8 +81,82 @@ async def test_what_the_target_does_not_have_is_no_proof(tmp_path: Path) -> None
     async with Stub(good()) as stub:
         async with Gate(tmp_path, {"a": stub.url}, {"models": ["m"]}) as gate:
             found = await check(gate, "gateway/tool-calls", "gateway/constant-embeddings")
-            assert len(found) == 6
+            assert len(found) == 7
             assert {(p.effect, p.removal) for p in found} == {(Verdict.NOT_HERE, Verdict.NOT_HERE)}
+
+
+class TwoRoutes(Gate):
+    """The replica `a` chats; `b` stands alone on a route of its own."""
+
+    def config(self) -> GatewayConfig:
+        document = super().config().model_dump(mode="json")
+        one, two = document["routes"][0]["replicas"]
+        first = {**document["routes"][0], "replicas": [one], "models": ["m"]}
+        second = {**first, "name": "embeddings", "replicas": [two], "models": ["*"]}
+        return GatewayConfig.model_validate({**document, "routes": [first, second]})
+
+
+async def test_what_one_route_has_not_is_proven_on_another_unless_a_route_is_named(
+    tmp_path: Path,
+) -> None:
+    templates = ("gateway/constant-embeddings", "null")
+    engine = TestServer(Engine(EngineOptions()).app())
+    async with engine, Stub(good()) as stub:
+        base = str(engine.make_url("")).rstrip("/")
+        async with TwoRoutes(tmp_path, {"a": stub.url, "b": base}) as gate:
+            found = {(p.case, p.route): p for p in await check(gate, *templates)}
+            assert {(p.effect, p.removal) for p in found.values()} == {
+                (Verdict.PROVEN, Verdict.PROVEN)
+            }
+            embeddings = {(name, "embeddings") for name in ("floats", "base64", "search")}
+            assert set(found) == embeddings | {("no effect", "chat")}
+            assert found["search", "embeddings"].seen.endswith("→ accuracy@5 0.125")
+            named = await verify(context(gate), templates[:1], "chat", None)
+            assert {p.effect for p in named} == {Verdict.NOT_HERE}
+            assert (await gate.ok("GET", "/leases?open=true"))["leases"] == []
+
+
+async def test_a_search_by_simulated_vectors_works_and_is_chance_under_the_fault(
+    gate: Gate,
+) -> None:
+    """A13: accuracy@5; the real engine's figure is in the test on vLLM."""
+    found = {p.case: p for p in await check(gate, "gateway/constant-embeddings")}
+    before, during = re.findall(r"accuracy@5 ([0-9.]+)", found["search"].seen)
+    assert float(before) > 0.8
+    assert float(during) == 5 / 40
+
+
+@pytest.mark.parametrize(
+    ("effects", "code"),
+    [
+        ((Verdict.PROVEN, Verdict.PROVEN), 0),
+        ((Verdict.PROVEN, Verdict.UNPROVEN), 1),
+        ((Verdict.NOT_HERE, Verdict.UNPROVEN), 1),
+        ((Verdict.PROVEN, Verdict.NOT_HERE), 2),
+        ((Verdict.NOT_HERE, Verdict.NOT_HERE), 3),
+    ],
+)
+@pytest.mark.parametrize("which", ["effect", "removal"])
+def test_the_exit_code_is_zero_only_when_everything_is_proven(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    effects: tuple[Verdict, ...],
+    code: int,
+    which: str,
+) -> None:
+    async def verified(*_: object) -> list[Proof]:
+        return [Proof("null", "c", *_sides(which, each), 0.0, "") for each in effects]
+
+    monkeypatch.setenv("BURNPROOF_STACK_DIR", str(tmp_path))
+    monkeypatch.setattr(fault_verify, "verify", verified)
+    assert run(["faults", "verify", "--all"]) == code
+
+
+def _sides(which: str, verdict: Verdict) -> tuple[Verdict, Verdict]:
+    """Let the verdict be that of one side alone, but for what was not tried at all."""
+    if verdict is Verdict.NOT_HERE:
+        return verdict, verdict
+    return (verdict, Verdict.PROVEN) if which == "effect" else (Verdict.PROVEN, verdict)
 
 
 async def test_a_route_that_a_run_holds_is_left_alone(gate: Gate) -> None:

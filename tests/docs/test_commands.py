@@ -30,6 +30,8 @@ ELSEWHERE = {
     "test_ci_runs_the_test_command_and_nothing_that_hides_a_failure",
     "make setup": "tests/architecture/test_makefile.py::test_every_target_is_phony",
     "burnproof up": REAL,
+    "burnproof up --embeddings": "tests/e2e/test_faults.py::"
+    "test_every_fault_is_proven_on_the_real_engine_and_nothing_is_left",
     ".venv/bin/burnproof up": REAL,
     "burnproof up --engine simulated": UP,
     "burnproof up --engine simulated --rate 40": UP,

@@ -30,6 +30,8 @@ class RealStack:
     process: "subprocess.Popen[bytes]"
     codes: dict[str, int] = field(default_factory=dict)
     """Exit code of each example that was run."""
+    verified: str = ""
+    """What `faults verify --all` printed, once it was run."""
 
     @property
     def state(self) -> StackState:
@@ -68,7 +70,16 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStack]:
     directory.mkdir()
     with (directory / "up.out").open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "api.stack", "up", "--rate", f"{RATE:g}", "--no-ui"],
+            [
+                sys.executable,
+                "-m",
+                "api.stack",
+                "up",
+                "--rate",
+                f"{RATE:g}",
+                "--no-ui",
+                "--embeddings",
+            ],
             cwd=ROOT,
             env={**os.environ, "BURNPROOF_STACK_DIR": str(directory)},
             stdin=subprocess.DEVNULL,

@@ -124,16 +124,21 @@ async def test_half_open_lets_a_twentieth_of_the_units_through(tmp_path: Path):
     async with Stub(good()) as one, Stub(bad) as two:
         async with Gate(tmp_path, {"a": one.url, "b": two.url}, SMALL) as gate:
             route = gate.server.core.routes["chat"]
+            opened = gate.server.core.clock.mono() - 1
             for _ in range(20):
-                now = gate.server.core.clock.mono()
-                route.observe("b", True, now - 1, now)
+                route.observe("b", True, opened, opened)
+            pause = SMALL["breaker"]["open_seconds"]
             await gate.lease()
             await gate.put("S", "split", {**SPLIT, "control": ["b"], "chaos": ["a"], "share": 0.01})
             units = [f"c{n}" for n in range(120)]
-            due = {unit for unit in units if point("half-open", "b", unit_hash(unit)) < 0.05}
-            assert 0 < len(due) < 20
+            due: set[str] = set()
             for unit in units:
+                rounds = [int((gate.server.core.clock.mono() - opened) / pause)]
                 status, _ = await gate.chat(unit)
+                rounds.append(int((gate.server.core.clock.mono() - opened) / pause))
+                for number in range(rounds[0], rounds[1] + 1):
+                    if point("half-open", f"b {number}", unit_hash(unit)) < 0.05:
+                        due.add(unit)
                 view = route.breaker_view("b", gate.server.core.clock.mono())
                 if view["state"] == "open":  # two bad probes were proof enough
                     break
