@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from api.commands import control, experiment, faults, records, stack
+from api.commands import control, experiment, faults, records, stack, topology
 
 EXIT_NOTHING_LEARNT = 3
 EXIT_STOPPED = 2
@@ -41,7 +41,7 @@ def options(
     """Break an LLM service on purpose, judge it against its SLOs, mend it, and prove it."""
 
 
-for theme in (stack, experiment, records, control, faults):
+for theme in (stack, experiment, records, control, faults, topology):
     theme.register(app)
 
 

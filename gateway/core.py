@@ -26,6 +26,7 @@ from gateway.metrics import Labels, Metrics, Sample
 from gateway.outcome import classify, says_something_about_replica, text_flags
 from gateway.routes import RouteState
 from gateway.routing import match_route, unit_hash
+from gateway.tracing import Tracing
 from slo.objective import Indicator
 from slo.records import Outcome, RequestRecord
 
@@ -63,6 +64,7 @@ class Core:
         self.generation = 0
         self.take_config(config)
         self.metrics = Metrics()
+        self.tracing = Tracing(config.tracing, self.epoch)
         self.stopping = False
         """Whether the process ends: answers say that their connection closes."""
         self.cut_off = False
@@ -134,6 +136,8 @@ class Core:
             flight.route.leave(flight)
         self.journal.append(record)
         self._count(flight, record)
+        if flight.trace is not None:
+            self.tracing.end(flight, flight.trace, record)
         return record
 
     def _record(self, flight: Flight, outcome: Outcome, now: float) -> RequestRecord:
@@ -162,6 +166,7 @@ class Core:
             tokens=flight.facts.tokens,
             prompt_tokens=flight.facts.prompt_tokens,
             flags=text_flags(flight, outcome),
+            client_run_id=flight.client_run_id,
         )
 
     def _count(self, flight: Flight, record: RequestRecord) -> None:
@@ -235,6 +240,10 @@ class Core:
         errors = self.leases.write_errors + self.journal.write_errors
         yield names.WRITE_ERRORS, (), errors
         yield names.JOURNAL_SEQ, (), self.journal.last_seq
+        yield names.SAMPLED, (), self.tracing.sampled
+        outbox = self.tracing.outbox
+        for result, count in ({} if outbox is None else outbox.counts()).items():
+            yield names.SPANS, (("result", result),), count
 
     def state(self) -> dict[str, Any]:
         """Return what `GET /state` says."""

@@ -85,11 +85,14 @@ class Exchange:
         """Find the route and send the request on."""
         flight, head = self.flight, self._head
         self._body = body
-        model = None
+        model, plain = None, b""
         if body:
-            encoding = head.text(b"content-encoding")
-            model, flight.wants_stream = read_request(decode_body(body, encoding))
+            plain = decode_body(body, head.text(b"content-encoding"))
+            model, flight.wants_stream = read_request(plain)
         route = self._route = self._core.enter(flight, model)
+        if flight.trace is not None:
+            leases = [] if route is None else self._core.leases.open_on(route)
+            self._core.tracing.enter(flight, flight.trace, plain, leases)
         if route is None:
             self._refuse(404, "no route serves this model")
         elif flight.pinned and flight.pinned not in route.names:
@@ -180,6 +183,8 @@ class Exchange:
             data = request_bytes(self._head, self._body, connection.address)
         else:
             data = changed_bytes(self._changed, connection.address)
+        if self.flight.trace is not None:
+            self.flight.trace.sent_at = self._core.clock.mono()
         connection.send(self, data, is_head=self._head.method == b"HEAD")
 
     def _connect_failed(self, route: RouteState) -> None:
@@ -204,7 +209,7 @@ class Exchange:
     def _inject(self, injected: InjectedAnswer) -> None:
         flight = self.flight
         if injected.content_type.startswith("text/event-stream"):
-            reader = SseReader()
+            reader = SseReader(flight.new_facts())
             reader.feed(injected.body, self._core.clock.mono())
             flight.facts, flight.is_stream = reader.facts, True
         pairs = [(name.encode(), value.encode()) for name, value in injected.headers]
@@ -224,6 +229,8 @@ class Exchange:
         self._body, self._changed = b"", None  # it will not be sent again
         shaper = self._meet_shaper(reply) if flight.armed else None
         flight.status = reply.status
+        if flight.trace is not None:
+            flight.trace.head_at = self._core.clock.mono() - flight.held_s
         self._way = way_of(self._head, reply, reshaped=shaper is not None)
         self._closes = self._way is Way.PLAIN or not self._head.keep_alive or self._core.stopping
         if shaper is None or self._way is Way.NOTHING:

@@ -16,6 +16,7 @@ from gateway.sse import StreamFacts
 if TYPE_CHECKING:
     from gateway.items import RunningFault
     from gateway.routes import RouteState
+    from gateway.trace import Trace
 
 
 class Cause(StrEnum):
@@ -71,6 +72,14 @@ class Flight:
     held_s: float = 0.0
     """Seconds for which the client took no bytes: its time, in no figure of the service."""
     cause: Cause = Cause.LOST
+    client_run_id: str = ""
+    """The run of the client's own tracing that this request belongs to, a UUID; or empty."""
+    trace: "Trace | None" = None
+    """What is noted for its span, if it was sampled."""
+
+    def new_facts(self) -> StreamFacts:
+        """Return what a stream is read into."""
+        return StreamFacts() if self.trace is None else self.trace.facts()
 
     @property
     def ttft_s(self) -> float | None:

@@ -39,6 +39,8 @@ JOURNAL_SEQ = PREFIX + "journal_sequence"
 CLIENTS = PREFIX + "client_connections"
 IDLE_REPLICAS = PREFIX + "idle_replica_connections"
 TASKS = PREFIX + "tasks"
+SAMPLED = PREFIX + "sampled_requests_total"
+SPANS = PREFIX + "spans_total"
 
 HELP: Mapping[str, tuple[str, str]] = {
     REQUESTS: ("counter", "Requests that ended, by outcome."),
@@ -69,6 +71,8 @@ HELP: Mapping[str, tuple[str, str]] = {
     CLIENTS: ("gauge", "Open connections of clients."),
     IDLE_REPLICAS: ("gauge", "Connections to replicas that wait for a request."),
     TASKS: ("gauge", "Tasks on the event loop: a few at rest."),
+    SAMPLED: ("counter", "Sampled requests that ended."),
+    SPANS: ("counter", "Spans for the collector: sent, failed, or dropped for want of room."),
 }
 
 BOUNDS = (

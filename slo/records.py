@@ -95,6 +95,8 @@ class RequestRecord:
     of them, in order of (end time, gateway, its own sequence)."""
     gateway_seq: int = 0
     """That gateway's own sequence."""
+    client_run_id: str = ""
+    """Run id of the client's own tracing (LangChain's, say), a UUID; empty: it gave none."""
 
     def __post_init__(self) -> None:
         ttft = 0.0 if self.ttft_s is None else self.ttft_s
@@ -103,7 +105,11 @@ class RequestRecord:
             raise ValueError(f"record {self.seq}: a time or duration is not finite")
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON types; `from_json` gives back an equal record."""
+        """Return plain JSON types; `from_json` gives back an equal record.
+
+        What only some requests have is left out of the others: evidence stays small, and that of
+        versions that did not know it reads the same.
+        """
         raw: dict[str, Any] = {
             "seq": self.seq,
             "at": self.at,
@@ -131,6 +137,8 @@ class RequestRecord:
         }
         if self.gateway:  # evidence of one gateway has no such keys
             raw |= {"gateway": self.gateway, "gateway_seq": self.gateway_seq}
+        if self.client_run_id:
+            raw["client_run_id"] = self.client_run_id
         return raw
 
     @classmethod
@@ -170,6 +178,7 @@ class RequestRecord:
             flags=tuple(raw["flags"]),
             gateway=raw.get("gateway", ""),
             gateway_seq=raw.get("gateway_seq", 0),
+            client_run_id=raw.get("client_run_id", ""),
         )
 
 

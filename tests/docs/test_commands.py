@@ -37,6 +37,8 @@ ELSEWHERE = {
     "burnproof abort WORKFLOW_ID": CONTROL,
     "burnproof approve WORKFLOW_ID": CONTROL,
     "burnproof holds clear TARGET --reason 'what you checked'": CONTROL,
+    "burnproof topology spans.jsonl": "tests/api/test_topology.py::"
+    "test_spans_of_a_collectors_file_part_the_wait_of_the_same_requests",
     "python -m gateway --config gateway.json": "tests/gateway/test_config.py::"
     "test_the_process_ends_with_three_and_one_line",
 }

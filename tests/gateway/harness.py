@@ -165,6 +165,7 @@ class Gate:
     folder: Path
     replicas: dict[str, str]
     options: dict[str, Any] = field(default_factory=dict)
+    tracing: dict[str, Any] = field(default_factory=dict)
     server: GatewayServer = field(init=False)
     client: aiohttp.ClientSession = field(init=False)
 
@@ -180,6 +181,7 @@ class Gate:
             "admin_token_file": str(token_file),
             "journal_dir": str(self.folder / "state"),
             "routes": [route],
+            "tracing": self.tracing,
         }
         return GatewayConfig.model_validate_json(json.dumps(document))
 
