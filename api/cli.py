@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from api.commands import control, experiment, faults, records, stack, tenants
+from api.commands import control, experiment, faults, records, stack, tenants, topology
 
 EXIT_NOTHING_LEARNT = 3
 EXIT_STOPPED = 2
@@ -41,7 +41,7 @@ def options(
     """Break an LLM service on purpose, judge it against its SLOs, mend it, and prove it."""
 
 
-for theme in (stack, experiment, records, control, faults, tenants):
+for theme in (stack, experiment, records, control, faults, tenants, topology):
     theme.register(app)
 
 

@@ -4,8 +4,10 @@ Closed loops of 1, 16 and 256 connections ask for a stream of 17 chunks or one J
 through each proxy before the same upstream. All proxies are measured in turns within one run,
 several times, and the median counts, since the machine is not ours alone. "Added" is against the
 direct way in the same run. CPU is that of the proxy's process and its children, by the kernel's
-count. The gateway runs with journal, records and a split over two arms; nginx with one worker,
-unbuffered.
+count. The gateway runs with journal, records, a split over two arms, and 1 % of its requests
+traced: their spans go to a process that counts them (`proxies/span_counter.py`) and shares the
+machine. nginx runs with one worker, unbuffered. `--proxies burnproof burnproof-untraced
+burnproof-all-traced` tells what tracing costs.
 """
 
 import argparse
@@ -16,12 +18,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import psutil
-from proxies.peers import KEY, PEERS, NotThereError, Running
+from proxies.peers import KEY, PEERS, VARIANTS, NotThereError, Running
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "gateway.json"
@@ -31,6 +34,8 @@ OURS = "burnproof"
 NGINX_RATIO = 0.45
 ADDED_P50_MS = 0.6
 LITELLM_RATIO = 40.0
+SPANS_ARE_IN_SECONDS = 3.0
+"""The gateway sends spans once a second; the last ones are in after this."""
 SLOW = frozenset({"litellm"})
 """Proxies that get one round: a hundred answers take them as long as thousands take others."""
 
@@ -70,8 +75,8 @@ def measure(proxy: Running, kind: str, connections: int, seconds: float) -> Json
     return found
 
 
-def run(options: argparse.Namespace, folder: Path) -> tuple[dict[Cell, list[Json]], Json]:
-    """Start everything, measure in turns, and return all figures and who is not there."""
+def run(options: argparse.Namespace, folder: Path) -> tuple[dict[Cell, list[Json]], Json, Json]:
+    """Start everything, measure in turns; return all figures, who is not there, and spans."""
     upstream = subprocess.Popen(
         [sys.executable, "-m", "proxies.upstream"],
         cwd=ROOT / "benchmarks",
@@ -81,11 +86,12 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[Cell, list[Json
     port = int(upstream.stdout.readline())
     proxies = [Running("direct", port, None)]
     missing: Json = {}
+    spans: Json = {}
     found: dict[Cell, list[Json]] = defaultdict(list)
     try:
         for name in options.proxies:
             try:
-                proxies.append(PEERS[name](folder, port))
+                proxies.append({**PEERS, **VARIANTS}[name](folder, port))
             except NotThereError as reason:
                 missing[name] = str(reason)
                 print(f"{name}: {reason}", flush=True)
@@ -98,12 +104,14 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[Cell, list[Json
                         figures = measure(proxy, kind, connections, options.seconds)
                         found[proxy.name, kind, connections].append(figures)
             print(f"round {number + 1} of {options.rounds} done", flush=True)
+        time.sleep(SPANS_ARE_IN_SECONDS)
+        spans = {each.name: each.spans() for each in proxies if each.span_counter is not None}
     finally:
         for proxy in proxies:
             proxy.stop()
         upstream.terminate()
         upstream.wait()
-    return found, missing
+    return found, missing, spans
 
 
 def summarise(found: dict[Cell, list[Json]]) -> list[Json]:
@@ -182,11 +190,11 @@ def judge(rows: list[Json], missing: Json, options: argparse.Namespace, load: fl
 def show(rows: list[Json]) -> None:
     """Print the table."""
     print(
-        f"{'proxy':<17}{'kind':<6}{'conns':>5}{'req/s':>9}{'p50 ms':>9}{'p99 ms':>9}"
+        f"{'proxy':<21}{'kind':<6}{'conns':>5}{'req/s':>9}{'p50 ms':>9}{'p99 ms':>9}"
         f"{'+p50':>8}{'+p99':>8}{'CPU ms':>8}"
     )
     for row in sorted(rows, key=lambda each: (each["kind"], each["connections"])):
-        head = f"{row['proxy']:<17}{row['kind']:<6}{row['connections']:>5}"
+        head = f"{row['proxy']:<21}{row['kind']:<6}{row['connections']:>5}"
         if "error" in row:
             print(f"{head}  {row['error'][:80]}")
             continue
@@ -203,15 +211,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="per measurement (default 3)")
     parser.add_argument("--connections", type=int, nargs="+", default=list(CONNECTIONS))
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--proxies", nargs="+", choices=list(PEERS), default=list(PEERS))
+    parser.add_argument("--proxies", nargs="+", choices=[*PEERS, *VARIANTS], default=list(PEERS))
     parser.add_argument("--no-result", action="store_true", help="only print")
     options = parser.parse_args()
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="burnproof-bench-") as folder:
-        found, missing = run(options, Path(folder))
+        found, missing, spans = run(options, Path(folder))
     rows = summarise(found)
     show(rows)
-    result = judge(rows, missing, options, load)
+    result = {**judge(rows, missing, options, load), "spans_counted": spans}
+    for name, counts in spans.items():
+        print(f"{name}: {counts['spans']} spans with {counts['events']} events were counted")
     for name, target in result["targets"].items():
         mark = "met" if result["met_each"][name] else "NOT MET"
         print(f"{name:<20}{result['figures'][name]!s:<10}{target}: {mark}")

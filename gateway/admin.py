@@ -21,6 +21,7 @@ from gateway.items import KINDS, Running
 from gateway.leases import AdminError, Entry
 from gateway.names import Name
 from gateway.routes import UnknownReplica
+from gateway.tracing import RECENT
 from slo.errors import SpecErrors
 
 PREFIX = "/_burnproof"
@@ -29,6 +30,7 @@ RECENT_SECONDS = 300
 
 MAX_PAGE_RECORDS = 10_000
 DEFAULT_PAGE_RECORDS = 1_000
+DEFAULT_TRACES = 100
 
 Handler = Callable[[web.Request], Awaitable[dict[str, Any] | bytes]]
 
@@ -116,6 +118,7 @@ class Admin:
             ("GET", "/journal", self.journal),
             ("GET", "/counters", self.counters),
             ("POST", "/reload", self.reload),
+            ("GET", "/traces", self.traces),
             ("POST", "/stop", self.stop),
             ("POST", "/release", self.release),
         ):
@@ -342,6 +345,11 @@ class Admin:
         else:
             buckets = counters.seconds.since(now - _number(query, "seconds", 60, 1, 3_600))
         return {"now": now, "route": route, "buckets": buckets}
+
+    async def traces(self, request: web.Request) -> dict[str, Any]:
+        """Return the latest sampled requests: times, counts and hashes."""
+        limit = _number(request.query, "limit", DEFAULT_TRACES, 0, RECENT)
+        return {"now": self._core.clock.unix(), **self._core.tracing.view(int(limit))}
 
     # The configuration, and the stop
 

@@ -33,6 +33,9 @@ FLUSH_SECONDS = 0.5
 OWN_PAGES_SECONDS = 5.0
 """How long a call of the admin API may go on at the end of the process."""
 
+LAST_SPANS_SECONDS = 2.0
+"""How long the spans that wait at the end may take; what a collector does not take is lost."""
+
 
 class GatewayServer:
     """A gateway that can be started and stopped."""
@@ -129,6 +132,9 @@ class GatewayServer:
             await self._runner.cleanup()
         if self._pool is not None:
             await self._pool.close()
+        outbox = self.core.tracing.outbox
+        if outbox is not None:
+            await asyncio.to_thread(outbox.close, LAST_SPANS_SECONDS)
         await self.core.leases.settle_writes()
         await self.core.journal.flush()
         self._executor.shutdown()

@@ -77,12 +77,33 @@ class RouteConfig(Strict):
     limit: RouteLimit | None = None
     """Requests at once, and who goes next when there are more. Default: no limit."""
 
+    slo_id: Name | None = None
+    """The objective that this route's requests count for; on their spans, nowhere else."""
+
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
         names = [replica.name for replica in self.replicas]
         if len(set(names)) != len(names):
             raise ValueError(f"route {self.name}: two replicas have the same name")
         return self
+
+
+class TracingConfig(Strict):
+    """Which requests are sampled, and where their spans go."""
+
+    sample_ratio: float = Field(default=0.01, ge=0, le=1)
+    """Share of the requests without a parent, ratio in [0, 1]. Default 0.01; 0 samples none."""
+
+    parents_per_second: float = Field(default=10.0, ge=0, le=10_000)
+    """Most requests a second that are sampled because their client says so. Default 10."""
+
+    max_events: int = Field(default=4096, ge=1, le=65_536)
+    """Events of one answer whose times are kept. Default 4096: OpenTelemetry's own is 128, and a
+    stream has one for each token."""
+
+    endpoint: str | None = Field(default=None, pattern=r"^https?://[^/?#@\s]+/[^?#\s]*$")
+    """Where spans are sent by OTLP over HTTP, path included, such as
+    http://127.0.0.1:4318/v1/traces. Default none: nothing is sent and no header is set."""
 
 
 class DrainConfig(Strict):
@@ -103,6 +124,7 @@ FIXED = (
     "journal_dir",
     "journal_max_bytes",
     "journal_memory_records",
+    "tracing",
 )
 """Keys that only a start can change."""
 
@@ -124,6 +146,7 @@ class GatewayConfig(Strict):
     about 30 MB."""
 
     drain: DrainConfig = DrainConfig()
+    tracing: TracingConfig = TracingConfig()
 
     routes: tuple[RouteConfig, ...] = Field(min_length=1)
     tenants: TenantsConfig | None = None

@@ -23,10 +23,11 @@ from gateway.items import RunningFault
 from gateway.journal import Journal
 from gateway.leases import LeaseBook
 from gateway.metrics import Labels, Metrics, Sample
-from gateway.outcome import classify, says_something_about_replica, text_flags
+from gateway.outcome import Asked, classify, says_something_about_replica, text_flags
 from gateway.routes import RouteState
 from gateway.routing import match_route, unit_hash
 from gateway.tenants.desk import Desk
+from gateway.tracing import Tracing
 from slo.objective import Indicator
 from slo.records import Outcome, RequestRecord
 from slo.tenancy import Tenancy
@@ -66,6 +67,7 @@ class Core:
         self.desk: Desk | None = None
         self.generation = 0
         self.take_config(config)
+        self.tracing = Tracing(config.tracing, self.epoch)
         self.stopping = False
         """Whether the process ends: answers say that their connection closes."""
         self.cut_off = False
@@ -114,9 +116,17 @@ class Core:
             pinned=pinned,
         )
 
-    def enter(self, flight: Flight, model: str | None) -> RouteState | None:
+    def enter(self, flight: Flight, asked: Asked, body: bytes) -> RouteState | None:
         """Find the request's route and take it in there; None: nobody serves this model."""
-        flight.model = model or ""
+        flight.model, flight.tools = asked.model or "", asked.tools
+        flight.wants_stream = asked.wants_stream
+        route = self._take_in(flight, asked.model)
+        if flight.trace is not None:
+            leases = [] if route is None else self.leases.open_on(route)
+            self.tracing.enter(flight, flight.trace, body, leases)
+        return route
+
+    def _take_in(self, flight: Flight, model: str | None) -> RouteState | None:
         route: RouteConfig | None = match_route(self.config.routes, model)
         if route is None:
             return None
@@ -145,6 +155,8 @@ class Core:
         self._count(flight, record)
         if visit is not None:
             visit.desk.leave(flight)
+        if flight.trace is not None:
+            self.tracing.end(flight, flight.trace, record)
         return record
 
     def _record(
@@ -176,6 +188,7 @@ class Core:
             prompt_tokens=flight.facts.prompt_tokens,
             flags=text_flags(flight, outcome),
             tenancy=tenancy,
+            client_run_id=flight.client_run_id,
         )
 
     def _count(self, flight: Flight, record: RequestRecord) -> None:
@@ -251,6 +264,10 @@ class Core:
         errors = self.leases.write_errors + self.journal.write_errors
         yield names.WRITE_ERRORS, (), errors
         yield names.JOURNAL_SEQ, (), self.journal.last_seq
+        yield names.SAMPLED, (), self.tracing.sampled
+        outbox = self.tracing.outbox
+        for result, count in ({} if outbox is None else outbox.counts()).items():
+            yield names.SPANS, (("result", result),), count
 
     def state(self) -> dict[str, Any]:
         """Return what `GET /state` says."""

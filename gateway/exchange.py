@@ -90,8 +90,7 @@ class Exchange:
         if body:
             plain = decode_body(body, head.text(b"content-encoding"))
             asked = read_request(plain)
-            flight.wants_stream, flight.tools = asked.wants_stream, asked.tools
-        route = self._route = self._core.enter(flight, asked.model)
+        route = self._route = self._core.enter(flight, asked, plain)
         visit = flight.visit
         if visit is not None and visit.refusal is not None:
             visit.desk.turn_away(self, visit, visit.refusal)
@@ -196,6 +195,8 @@ class Exchange:
             data = request_bytes(self._head, self._body, connection.address)
         else:
             data = changed_bytes(self._changed, connection.address)
+        if self.flight.trace is not None:
+            self.flight.trace.sent_at = self._core.clock.mono()
         connection.send(self, data, is_head=self._head.method == b"HEAD")
 
     def _connect_failed(self, route: RouteState) -> None:
@@ -220,7 +221,7 @@ class Exchange:
     def _inject(self, injected: InjectedAnswer) -> None:
         flight = self.flight
         if injected.content_type.startswith("text/event-stream"):
-            reader = SseReader()
+            reader = SseReader(flight.new_facts())
             reader.feed(injected.body, self._core.clock.mono())
             flight.facts, flight.is_stream = reader.facts, True
         pairs = [(name.encode(), value.encode()) for name, value in injected.headers]
@@ -242,6 +243,8 @@ class Exchange:
         flight.status = reply.status
         if flight.visit is not None:
             flight.visit.hear(reply.kept, flight.tenant)
+        if flight.trace is not None:
+            flight.trace.head_at = self._core.clock.mono() - flight.held_s
         self._way = way_of(self._head, reply, reshaped=shaper is not None)
         self._closes = self._way is Way.PLAIN or not self._head.keep_alive or self._core.stopping
         if shaper is None or self._way is Way.NOTHING:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gateway.items import RunningFault
     from gateway.routes import RouteState
     from gateway.tenants.visit import Visit
+    from gateway.trace import Trace
 
 
 class Cause(StrEnum):
@@ -76,6 +77,14 @@ class Flight:
     cause: Cause = Cause.LOST
     visit: "Visit | None" = None
     """Its tenant side; None for probes, and where no tenants or limits are configured."""
+    client_run_id: str = ""
+    """The run of the client's own tracing that this request belongs to, a UUID; or empty."""
+    trace: "Trace | None" = None
+    """What is noted for its span, if it was sampled."""
+
+    def new_facts(self) -> StreamFacts:
+        """Return what a stream is read into."""
+        return StreamFacts() if self.trace is None else self.trace.facts()
 
     @property
     def ttft_s(self) -> float | None:

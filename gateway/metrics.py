@@ -48,6 +48,8 @@ TENANT_HERE = PREFIX + "tenant_in_flight"
 TENANT_QUOTA = PREFIX + "tenant_quota_tokens"
 ROUTE_SERVED = PREFIX + "route_places_taken"
 ROUTE_WAITING = PREFIX + "route_waiting"
+SAMPLED = PREFIX + "sampled_requests_total"
+SPANS = PREFIX + "spans_total"
 
 HELP: Mapping[str, tuple[str, str]] = {
     REQUESTS: ("counter", "Requests that ended, by outcome."),
@@ -87,6 +89,8 @@ HELP: Mapping[str, tuple[str, str]] = {
     TENANT_QUOTA: ("gauge", "Tokens that may be used now; below 0: owed."),
     ROUTE_SERVED: ("gauge", "Places taken on a route with a limit."),
     ROUTE_WAITING: ("gauge", "Requests that wait for a place."),
+    SAMPLED: ("counter", "Sampled requests that ended."),
+    SPANS: ("counter", "Spans for the collector: sent, failed, or dropped for want of room."),
 }
 
 BOUNDS = (

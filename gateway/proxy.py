@@ -18,6 +18,7 @@ from gateway.http1.heads import RequestHead, origin_form
 from gateway.http1.listener import Connections
 from gateway.http1.pool import Pool
 from gateway.http1.reply import whole
+from gateway.trace import read_run_id
 
 _PREFIX = PREFIX.encode()
 _OWN = frozenset({b"/healthz", b"/readyz", b"/metrics", _PREFIX})
@@ -53,8 +54,13 @@ class Proxy:
             pinned=head.text(b"x-burnproof-replica") if probe else "",
         )
         flight.path = origin_form(head.target).partition(b"?")[0].decode("utf-8", "surrogateescape")
-        if self._core.desk is not None and not probe:
-            self._core.desk.identify(flight, head)
+        if not probe:
+            run_id = head.special.get(b"x-client-run-id")
+            if run_id is not None:
+                flight.client_run_id = read_run_id(run_id)
+            self._core.tracing.begin(flight, head)
+            if self._core.desk is not None:
+                self._core.desk.identify(flight, head)
         return Exchange(self._core, self._pool, client, head, flight)
 
     def _is_probe(self, given: bytes) -> bool:

@@ -25,7 +25,7 @@ class Reading:
         flight.owes_end = fine and flight.wants_stream and status < NOT_SUCCESS_FROM
         self._flight = flight
         self._decoder: Decoder | None = None if isinstance(decoder, Identity) else decoder
-        self._sse = SseReader() if is_sse else None
+        self._sse = SseReader(flight.new_facts()) if is_sse else None
         self._plain = bytearray() if fine and not is_sse and "json" in content_type else None
         self._first_byte_at: float | None = None
         if self._sse is not None:

@@ -273,6 +273,7 @@ class RouteState:
             "split": None if self.split_item is None else self.split_item.spec.model_dump(),
             "breaker": {"threshold_ratio": in_force, "base_threshold_ratio": base},
             "all_open_requests": self.all_open,
+            "gap_limit_seconds": self.config.gap_limit_seconds,
         }
 
     def breaker_view(self, name: str, now: float) -> dict[str, Any]:

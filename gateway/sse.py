@@ -73,7 +73,7 @@ class StreamFacts:
     def note_end(self, now: float) -> None:
         """Count the silence before an end that was not the answer's own."""
         if self.first_token_at is not None and not self.complete:
-            self.note_event(now)
+            StreamFacts.note_event(self, now)  # a silence, but no event that anybody sent
 
     def note_token(self, text: str, now: float) -> None:
         """Take an event that brings this text and nothing else."""
@@ -93,8 +93,8 @@ class StreamFacts:
 class SseReader:
     """Reads a byte stream of events into `StreamFacts`."""
 
-    def __init__(self) -> None:
-        self.facts = StreamFacts()
+    def __init__(self, facts: StreamFacts | None = None) -> None:
+        self.facts = StreamFacts() if facts is None else facts
         self._line = bytearray()
         self._data: list[bytes] = []
         self._data_size = 0

@@ -100,6 +100,9 @@ class RequestRecord:
     tenancy: Tenancy | None = None
     """What was noted about its tenant; None where no tenants or limits are configured."""
 
+    client_run_id: str = ""
+    """Run id of the client's own tracing (LangChain's, say), a UUID; empty: it gave none."""
+
     def __post_init__(self) -> None:
         ttft = 0.0 if self.ttft_s is None else self.ttft_s
         # One sum is finite only if each term is; the terms are far from overflow.
@@ -107,7 +110,11 @@ class RequestRecord:
             raise ValueError(f"record {self.seq}: a time or duration is not finite")
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON types; `from_json` gives back an equal record."""
+        """Return plain JSON types; `from_json` gives back an equal record.
+
+        What only some requests have is left out of the others: evidence stays small, and that of
+        versions that did not know it reads the same.
+        """
         raw: dict[str, Any] = {
             "seq": self.seq,
             "at": self.at,
@@ -137,6 +144,8 @@ class RequestRecord:
             raw |= {"gateway": self.gateway, "gateway_seq": self.gateway_seq}
         if self.tenancy is not None:
             raw["tenancy"] = self.tenancy.to_json()
+        if self.client_run_id:
+            raw["client_run_id"] = self.client_run_id
         return raw
 
     @classmethod
@@ -177,6 +186,7 @@ class RequestRecord:
             gateway=raw.get("gateway", ""),
             gateway_seq=raw.get("gateway_seq", 0),
             tenancy=Tenancy.from_json(raw["tenancy"]) if "tenancy" in raw else None,
+            client_run_id=raw.get("client_run_id", ""),
         )
 
 

@@ -120,6 +120,10 @@ class GatewayAdmin:
             query["lease"] = lease_id
         return await self._call("GET", "/journal", params=query)
 
+    async def traces(self, limit: int) -> dict[str, Any]:
+        """Return the latest sampled requests and what they stand for."""
+        return await self._call("GET", "/traces", params={"limit": limit})
+
     async def stop(self, reason: str) -> dict[str, Any]:
         """Withdraw everything now and refuse new leases until released."""
         return await self._call("POST", "/stop", {"reason": reason})

@@ -332,6 +332,19 @@ class GatewayFleet:
         body = await call()
         return Answer(body, sent, self._clock())
 
+    async def traces(self, limit: int) -> Json:
+        """Return the latest sampled requests of all that answer.
+
+        Each gateway hashes prompts with a key of its own, so one beginning has a hash at each.
+        """
+        said, _ = await self._any(lambda member: member.traces(limit))
+        traces = [trace for body in said.values() for trace in body["traces"]]
+        return {
+            "sampled": sum(body["sampled"] for body in said.values()),
+            "block_bytes": max(body["block_bytes"] for body in said.values()),
+            "traces": sorted(traces, key=lambda trace: float(trace["accepted"])),
+        }
+
     # Everything
 
     async def probe(self, model: str, replica: str, deadline_seconds: float) -> Json:

@@ -55,8 +55,8 @@ class Suite:
 
 
 _UNIT = (
-    "slo canary faults remediation text audit api gateway simulated_engine traffic targets "
-    "activities architecture contracts vllm_env"
+    "slo canary faults remediation text topology audit api gateway simulated_engine traffic "
+    "targets activities architecture contracts vllm_env"
 )
 SUITES: tuple[Suite, ...] = (
     Suite(

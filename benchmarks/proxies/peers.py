@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "burnproof"
@@ -45,17 +46,30 @@ class Running:
     """Its answers must be the upstream's, byte for byte."""
     before: Callable[[], None] = field(default=lambda: None)
     """Called before each measurement."""
+    span_counter: "tuple[subprocess.Popen[bytes], int] | None" = None
+    """What takes the spans of a traced gateway, and its port."""
+
+    def spans(self) -> dict[str, int] | None:
+        """Return how many spans and events were taken so far; None without tracing."""
+        if self.span_counter is None:
+            return None
+        url = f"http://127.0.0.1:{self.span_counter[1]}/"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            counts: dict[str, int] = json.loads(answer.read())
+        return counts
 
     def stop(self) -> None:
-        """End it."""
-        if self.process is None:
-            return
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        """End it, and then what takes its spans."""
+        beside = [] if self.span_counter is None else [self.span_counter[0]]
+        for process in [self.process, *beside]:
+            if process is None:
+                continue
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def free_port() -> int:
@@ -218,24 +232,58 @@ def litellm(folder: Path, upstream: int) -> Running:
 
 
 def ours(folder: Path, upstream: int) -> Running:
-    """Start the gateway with journal and records, an open lease, and a split over two arms."""
-    home = folder / "gateway"
+    """Start the gateway as the targets name it: one request of a hundred is traced."""
+    return _gateway("burnproof", 0.01, folder, upstream)
+
+
+def untraced(folder: Path, upstream: int) -> Running:
+    """Start the gateway without tracing."""
+    return _gateway("burnproof-untraced", 0.0, folder, upstream)
+
+
+def all_traced(folder: Path, upstream: int) -> Running:
+    """Start the gateway with every request traced."""
+    return _gateway("burnproof-all-traced", 1.0, folder, upstream)
+
+
+def _count_spans() -> "tuple[subprocess.Popen[bytes], int]":
+    """Start what stands in for a collector; return it and its port."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "proxies.span_counter"],
+        cwd=ROOT / "benchmarks",
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+def _gateway(name: str, sample_ratio: float, folder: Path, upstream: int) -> Running:
+    """Start the gateway with journal and records, an open lease, and a split over two arms.
+
+    `sample_ratio`: share of requests of which a span is sent to the counter; 0: no tracing at all.
+    """
+    home = folder / name
     home.mkdir()
     (home / "token").write_text(TOKEN)
     port = free_port()
     url = f"http://127.0.0.1:{upstream}"
-    document = {
+    document: dict[str, Any] = {
         "port": port,
         "admin_token_file": str(home / "token"),
         "journal_dir": str(home / "state"),
         "routes": [
             {"name": "chat", "replicas": [{"name": "a", "url": url}, {"name": "b", "url": url}]}
         ],
+        "tracing": {"sample_ratio": sample_ratio},
     }
+    counter = _count_spans() if sample_ratio else None
+    if counter is not None:
+        document["tracing"]["endpoint"] = f"http://127.0.0.1:{counter[1]}/v1/traces"
     config = home / "gateway.json"
     config.write_text(json.dumps(document))
     command = [sys.executable, "-m", "gateway", "--config", str(config)]
-    running = _start("burnproof", command, port, folder / "gateway.log")
+    running = _start(name, command, port, folder / f"{name}.log")
+    running.span_counter = counter
     running.before = _leases(f"http://127.0.0.1:{port}/_burnproof")
     return running
 
@@ -284,3 +332,9 @@ PEERS: dict[str, Callable[[Path, int], Running]] = {
     "litellm": litellm,
 }
 """Every proxy by name, in the order of the table."""
+
+VARIANTS: dict[str, Callable[[Path, int], Running]] = {
+    "burnproof-untraced": untraced,
+    "burnproof-all-traced": all_traced,
+}
+"""The gateway set up otherwise; measured only when asked for by name."""

@@ -132,7 +132,7 @@ class RequestHead:
 SPECIAL = frozenset(
     {
         *(b"x-conversation-id", b"x-tenant-id", b"x-burnproof-probe", b"x-burnproof-replica"),
-        *(b"content-encoding", b"expect", b"host"),
+        *(b"content-encoding", b"expect", b"host", b"traceparent", b"x-client-run-id"),
     }
 )
 

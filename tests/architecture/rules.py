@@ -32,6 +32,7 @@ ROOMS = (
     "slo",
     "targets",
     "text",
+    "topology",
     "traffic",
     "workflows",
 )

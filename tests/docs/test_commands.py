@@ -46,6 +46,8 @@ ELSEWHERE = {
     "burnproof tenants isolation NOISY QUIET --minutes 30": ISOLATION,
     "burnproof tenants isolation NOISY QUIET --run RUN --fault ITEM": "tests/api/"
     "test_tenants_command.py::test_a_run_on_the_trail_is_read_again",
+    "burnproof topology spans.jsonl": "tests/api/test_topology.py::"
+    "test_spans_of_a_collectors_file_part_the_wait_of_the_same_requests",
     "python -m gateway --config gateway.json": "tests/gateway/test_config.py::"
     "test_the_process_ends_with_three_and_one_line",
 }

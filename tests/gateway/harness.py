@@ -166,6 +166,7 @@ class Gate:
     replicas: dict[str, str]
     options: dict[str, Any] = field(default_factory=dict)
     tenants: dict[str, Any] | None = None
+    tracing: dict[str, Any] = field(default_factory=dict)
     server: GatewayServer = field(init=False)
     client: aiohttp.ClientSession = field(init=False)
 
@@ -182,6 +183,7 @@ class Gate:
             "journal_dir": str(self.folder / "state"),
             "routes": [route],
             "tenants": self.tenants,
+            "tracing": self.tracing,
         }
         return GatewayConfig.model_validate_json(json.dumps(document))
 

@@ -40,6 +40,7 @@ RECORDS = st.builds(
     touched=st.lists(st.text(max_size=4), max_size=2).map(tuple),
     probe=st.booleans(),
     tenancy=st.none() | TENANCIES,
+    client_run_id=st.sampled_from(["", "019b2f5c-7def-7e3a-9f1c-0123456789ab"]),
 )
 
 
@@ -60,6 +61,14 @@ def test_unknown_keys_are_ignored_and_more_is_optional():
     raw["records"][0]["newer"] = 2
     del raw["more"]
     assert Page.from_json(raw) == page([record(1)])
+
+
+def test_a_record_without_a_run_of_its_client_is_written_as_before_there_were_any():
+    old = record(1).to_json()
+    assert "client_run_id" not in old
+    assert RequestRecord.from_json(old).to_json() == old
+    run = "019b2f5c-7def-7e3a-9f1c-0123456789ab"
+    assert RequestRecord.from_json({**old, "client_run_id": run}).client_run_id == run
 
 
 @pytest.mark.parametrize("value", [nan, inf, -inf])
