@@ -58,6 +58,52 @@ def test_a_file_that_does_not_fit_is_refused_in_one_line(tmp_path: Path, documen
     assert "\n" not in str(caught.value)
 
 
+def with_tenants(**changes: object) -> dict:
+    return {**GOOD, "tenants": {"members": [{"name": "acme"}], **changes}}
+
+
+KEY = "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        (with_tenants(members=[]), "members"),
+        (with_tenants(members=[{"name": "a"}, {"name": "a"}]), "same name"),
+        (with_tenants(members=[{"name": "a b"}]), "name"),
+        (with_tenants(members=[{"name": "a", "routes": ["none"]}]), "there is no route none"),
+        (with_tenants(members=[{"name": "a", "burst_tokens": 5}]), "needs tokens_per_second"),
+        (with_tenants(members=[{"name": "a", "tokens_per_second": 0}]), "tokens_per_second"),
+        (with_tenants(members=[{"name": "a", "key_sha256": ["secret"]}]), "key_sha256"),
+        (with_tenants(members=[{"name": "a", "key_sha256": [KEY]}]), "a sign of kind key"),
+        (with_tenants(signs=[{"kind": "key"}]), "members with key_sha256"),
+        (with_tenants(signs=[{"kind": "claim"}]), "another sign must name tenants"),
+        (with_tenants(signs=[{"kind": "cookie"}]), "cookie"),
+        (with_tenants(signs=[{"kind": "header", "name": "Cookie"}]), "cannot name a tenant"),
+        (with_tenants(signs=[{"kind": "header"}] * 2), "same header"),
+        (with_tenants(signs=[{"kind": "path", "after": "t"}]), "after"),
+        (with_tenants(on_conflict="guess"), "on_conflict"),
+        (with_route(limit={"in_flight": 0}), "in_flight"),
+        (with_route(limit={}), "in_flight"),
+    ],
+)
+def test_a_rule_about_tenants_that_cannot_act_is_refused_in_one_line(
+    tmp_path: Path, document, words: str
+):
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(tmp_path, document))
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_example_of_the_page_about_tenants_is_read(tmp_path: Path):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "tenants.md").read_text("utf-8")
+    lines = [line[4:] for line in page.splitlines() if line.startswith("    ")]
+    config = load_config(write(tmp_path, "\n".join(lines[: lines.index("}") + 1])))
+    assert config.tenants is not None and config.tenants.others is not None
+    assert config.routes[0].limit is not None
+
+
 def test_a_missing_file_and_a_short_token_are_said(tmp_path: Path):
     with pytest.raises(ConfigError, match="No such file"):
         load_config(tmp_path / "none.json")
