@@ -16,58 +16,17 @@ from slo.records import Outcome, RequestRecord
 from tests.gateway.effects import bearer
 from tests.gateway.harness import (
     CHAT,
-    DONE,
-    FINISH,
     ROLE,
     TOKEN,
     Gate,
-    Script,
     Seen,
     Stub,
     answer,
-    event,
     good,
     streams,
     token,
 )
-from text.markers import digest_of, marker_of
-
-MARKER = marker_of(bytes(range(16)))
-KEY = "sk-acme-very-secret"
-TENANTS: dict[str, Any] = {
-    "signs": [{"kind": "header"}, {"kind": "claim"}],
-    "members": [
-        {"name": "acme", "marker_sha256": [digest_of(MARKER)]},
-        {"name": "bolt", "tokens_per_second": 100, "burst_tokens": 50, "concurrent": 2},
-        {"name": "cell", "routes": ["chat"]},
-    ],
-}
-USAGE = event({"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 70}})
-
-
-def with_tenants(**changes: Any) -> dict[str, Any]:
-    return {**TENANTS, **changes}
-
-
-def members(*more: dict[str, Any]) -> dict[str, Any]:
-    return with_tenants(members=[*TENANTS["members"], *more])
-
-
-def billing() -> Script:
-    """Stream three tokens and report 30 and 70."""
-    return streams(ROLE, token("a"), FINISH, USAGE, DONE)
-
-
-async def ask(gate: Gate, tenant: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
-    sent = {**headers, "x-tenant-id": tenant} if tenant else headers
-    path = gate.url + "/v1/chat/completions"
-    async with gate.client.post(path, json=CHAT, headers=sent) as got:
-        return got.status, dict(got.headers), await got.read()
-
-
-async def metrics(gate: Gate) -> str:
-    async with gate.client.get(gate.url + "/metrics") as got:
-        return await got.text()
+from tests.gateway.tenant_cases import TENANTS, ask, billing, members, metrics, with_tenants
 
 
 async def test_a_request_is_billed_to_its_tenant_as_the_engine_counted(tmp_path: Path):
@@ -266,89 +225,6 @@ async def test_probes_need_no_tenant_and_use_nobodys_quota(tmp_path: Path):
             assert (await ask(gate, "", **{"x-burnproof-probe": TOKEN}))[0] == 200
         records = await gate.wait_records(5)
     assert {record.tenancy for record in records} == {None}
-
-
-async def test_a_marker_in_anothers_answer_is_seen_and_never_written_down(tmp_path: Path):
-    half = len(MARKER) // 2
-    tenants = with_tenants(
-        signs=[{"kind": "header"}, {"kind": "key"}],
-        members=[{**TENANTS["members"][0], "key_sha256": [digest_of(KEY)]}, {"name": "eel"}],
-    )
-    script = streams(ROLE, token(f"x{MARKER[:half]}"), token(MARKER[half:] + "."), FINISH, DONE)
-    async with Stub(script) as stub, Gate(tmp_path, {"a": stub.url}, tenants=tenants) as gate:
-        await ask(gate, "acme", **{"x-api-key": KEY})
-        await ask(gate, "eel")
-        body = {**CHAT, "prompt": MARKER}
-        headers = {"x-tenant-id": "eel"}
-        async with gate.client.post(gate.url + "/v1/x", json=body, headers=headers) as got:
-            await got.read()
-        own, leaked, quoted = await gate.wait_records(3)
-        text = await metrics(gate)
-        await gate.server.core.journal.flush()
-    leaks = []
-    for record in (own, leaked, quoted):
-        assert record.tenancy is not None and record.tenancy.markers == ("acme",)
-        leaks.append(record.tenancy.leaked(record.tenant))
-    assert leaks == [(), ("acme",), ()]
-    assert 'crossings_total{kind="marker",tenant="eel",other="acme"} 1' in text
-    kept = "".join(path.read_text() for path in (tmp_path / "state").rglob("*") if path.is_file())
-    assert '"leaked"' not in kept and "acme" in kept
-    for secret in (MARKER, KEY):
-        assert secret not in kept + text
-
-
-async def test_a_replica_that_says_it_served_another_is_noted(tmp_path: Path):
-    async def script(seen: Seen) -> None:
-        tenant = seen.header("x-tenant-id")[-1]
-        await seen.send(answer(b"{}", "Content-Type: application/json", f"X-Served: {tenant}"))
-
-    tenants = with_tenants(echo_header="X-Served")
-    async with Stub(script) as stub, Gate(tmp_path, {"a": stub.url}, tenants=tenants) as gate:
-        await ask(gate, "acme")
-        await gate.lease()
-        parameters = {"kind": "repeat-header", "tenant": "bolt", "probability": 1}
-        await gate.fault("gateway/tenant-confusion", parameters)
-        await ask(gate, "acme")
-        fine, confused = await gate.wait_records(2)
-    assert fine.tenancy is not None and fine.tenancy.echo == ""
-    assert confused.tenancy is not None and confused.tenancy.echo == "bolt"
-
-
-CONFUSIONS = {
-    "repeat-header": ("/v1/x", {}, "repeated"),
-    "header": ("/v1/x", {"authorization": bearer({"tenant": "acme"})}, "disagreeing"),
-    "claim": ("/v1/x", {"authorization": bearer({"tenant": "acme"})}, "disagreeing"),
-    "route": ("/t/acme/x", {}, "disagreeing"),
-}
-
-
-@pytest.mark.parametrize("mode", ["refuse", "count"])
-@pytest.mark.parametrize("kind", CONFUSIONS)
-async def test_a_confused_proxy_in_front_is_found_out(tmp_path: Path, kind: str, mode: str):
-    """The fault acts in a gateway before ours, as a broken proxy would."""
-    path, extra, problem = CONFUSIONS[kind]
-    signs = [*TENANTS["signs"], {"kind": "path", "after": "/t/"}]
-    tenants = with_tenants(signs=signs, on_conflict=mode)
-    (tmp_path / "front").mkdir()
-    async with Stub(billing()) as stub, Gate(tmp_path, {"a": stub.url}, tenants=tenants) as gate:
-        async with Gate(tmp_path / "front", {"ours": gate.url}) as front:
-            await front.lease()
-            parameters = {"kind": kind, "tenant": "bolt", "probability": 1}
-            await front.fault("gateway/tenant-confusion", parameters)
-            headers = {"x-tenant-id": "acme", **extra}
-            async with front.client.post(front.url + path, json=CHAT, headers=headers) as got:
-                await got.read()
-            record, text = await gate.record(), await metrics(gate)
-    assert record.tenancy is not None
-    action = "refused" if mode == "refuse" else "counted"
-    assert f'sign_problems_total{{problem="{problem}",action="{action}"}} 1' in text
-    assert "bolt" in (record.tenant, *record.tenancy.signs)
-    assert "acme" in (record.tenant, *record.tenancy.signs)
-    if mode == "refuse":
-        assert (record.outcome, record.tenancy.billed, len(stub.seen)) == ("shed", 0, 0)
-        assert got.status in (400, 403)
-    else:
-        assert (record.outcome, record.tenancy.billed) == ("ok", 100)
 
 
 def config_of(folder: Path, **changes: Any) -> GatewayConfig:
