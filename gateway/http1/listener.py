@@ -93,13 +93,14 @@ class Listener:
         found = await loop.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        for family, address in dict.fromkeys((each[0], each[4]) for each in found):
-            listening = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        for family, address in dict.fromkeys((each[0], each[4][0]) for each in found):
+            listening = socket.create_server((address, port), family=family, backlog=BACKLOG)
             listening.setblocking(False)
+            port = int(listening.getsockname()[1])  # the system's choice holds for all addresses
             self._sockets.append(listening)
             loop.add_reader(listening, self._accept, listening)
         self._tick()
-        return int(self._sockets[0].getsockname()[1])
+        return port
 
     def _accept(self, listening: socket.socket) -> None:
         """Take in whoever waits."""

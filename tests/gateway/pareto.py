@@ -28,6 +28,9 @@ SEED = 7
 PROBABILITY = 0.9
 """Share of requests that are delayed; the others are the control."""
 
+RAMP_SECONDS = 0.004
+"""Between two connections: a crowd at once would end its first delays as a crowd."""
+
 ALPHA_BIAS = 0.03
 P99_ERROR = 0.021
 """Source: the specification's A9."""
@@ -160,7 +163,10 @@ class _Client(asyncio.Protocol):
         self._answer += data
         head, found, body = self._answer.partition(b"\r\n\r\n")
         if found and len(body) >= int(head.lower().partition(b"content-length: ")[2].split()[0]):
-            assert head.startswith(b"HTTP/1.1 200"), head
+            if not head.startswith(b"HTTP/1.1 200"):
+                self._load.fail(head.decode("latin-1"))
+                self.transport.close()
+                return
             self._load.seen[cast(int, self._number)] = time.monotonic() - self._at
             self._send()
 
@@ -182,10 +188,14 @@ class _Load:
 
     def lost(self, was_over: bool) -> None:
         self._open -= 1
-        if not was_over and not self.done.done():
-            self.done.set_exception(ConnectionError("the gateway closed a connection"))
+        if not was_over:
+            self.fail("the gateway closed a connection")
         elif not self._open and not self.done.done():
             self.done.set_result(None)
+
+    def fail(self, what: str) -> None:
+        if not self.done.done():
+            self.done.set_exception(ConnectionError(what))
 
 
 async def run(folder: Path, law: Law, draws: int, connections: int) -> Run:
@@ -203,6 +213,7 @@ async def run(folder: Path, law: Law, draws: int, connections: int) -> Run:
                 begun = time.monotonic()
                 for _ in range(connections):
                     await loop.create_connection(lambda: _Client(load), "127.0.0.1", gateway.port)
+                    await asyncio.sleep(RAMP_SECONDS)
                 await load.done
                 seconds = time.monotonic() - begun
             records = await _records(admin, count)

@@ -1,6 +1,8 @@
 """The listening socket on the loop that the gateway runs on."""
 
 import asyncio
+import os
+import resource
 import socket
 from typing import Any
 
@@ -44,7 +46,36 @@ def test_a_crowd_is_let_in_within_a_few_turns_of_a_busy_loop() -> None:
 
 async def test_after_the_stop_nobody_is_let_in() -> None:
     listener = Listener(Connections())
-    port = await listener.start(lambda: Counted([]), "localhost", 0)
+    port = await listener.start(lambda: Counted([]), "127.0.0.1", 0)
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.close()
     await listener.stop(1.0)
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
+
+
+async def test_without_a_free_file_those_who_wait_are_let_in_later(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.http1.listener.RETRY_SECONDS", 0.05)
+    made: list[Any] = []
+    listener = Listener(Connections())
+    port = await listener.start(lambda: Counted(made), "127.0.0.1", 0)
+    client = socket.create_connection(("127.0.0.1", port), 5)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        async with asyncio.timeout(5):
+            while "cannot accept" not in caplog.text:
+                await asyncio.sleep(0.01)
+        assert not made
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    async with asyncio.timeout(5):
+        while not made:
+            await asyncio.sleep(0.01)
+    client.close()
+    made[0].close()
+    await listener.stop(1.0)

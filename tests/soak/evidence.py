@@ -51,8 +51,8 @@ class Comparison:
 def compare(asked: Sequence[Asked], records: Sequence[RequestRecord]) -> Comparison:
     """Match each request with its record: the n-th of a conversation and tenant on both sides.
 
-    Tenants take turns, so that a request whose client left, and which a busy gateway takes in after
-    the next one of its conversation, is not taken for that.
+    A conversation's requests have tenants in turn, so that one whose client left, and which a busy
+    gateway takes in after the next one of its conversation, is not taken for that.
     """
     found = Comparison(len(asked), len(records))
     of_unit: dict[tuple[str, str], list[RequestRecord]] = defaultdict(list)

@@ -11,6 +11,8 @@ from tests.soak.evidence import compare, outlived, slope
 from tests.soak.traffic import Asked, Got, Saw, judge
 
 MEGABYTE = 1e6
+USES = {1: 0, 2: 1, 3: 0, 4: 9}
+"""Number of a record → use of its conversation."""
 
 
 def record(seq: int, conversation: str, outcome: Outcome = Outcome.OK) -> RequestRecord:
@@ -28,7 +30,7 @@ def record(seq: int, conversation: str, outcome: Outcome = Outcome.OK) -> Reques
         "fallback": False,
         "exposed": [],
         "touched": [],
-        "tenant": f"t{(seq - 1) % 16}",
+        "tenant": f"t{USES[seq]}",
         "probe": False,
         "outcome": outcome,
         "status": 200,
@@ -43,7 +45,7 @@ def record(seq: int, conversation: str, outcome: Outcome = Outcome.OK) -> Reques
 
 
 def asked(number: int, conversation: str, saw: Saw = Saw.OK) -> Asked:
-    return Asked(number, conversation, "chat", saw, 200)
+    return Asked(number, conversation, USES[number + 1], "chat", saw, 200)
 
 
 TWO = [asked(0, "x"), asked(1, "x"), asked(2, "y")]

@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 60.0
 KEPT_SECONDS = 20.0
 """Idle time after which a connection is not used again."""
 
-TENANTS = 16
+TENANTS = 64
 LEAVES = 0.03
 """Share of requests whose client goes away."""
 
@@ -63,13 +63,15 @@ class Asked:
 
     number: int
     conversation: str
+    use: int
+    """How often its conversation had been used before."""
     kind: str
     saw: Saw | None = None
     status: int = 0
 
     @property
     def tenant(self) -> str:
-        return f"t{self.number % TENANTS}"
+        return f"t{self.use % TENANTS}"
 
 
 def judge(kind: str, got: Got) -> Saw:
@@ -142,6 +144,7 @@ class Client:
         self._rate = rate
         self._chance = random.Random(seed)
         self._free = deque(f"conversation-{n}" for n in range(conversations))
+        self._uses: Counter[str] = Counter()
         self._idle: list[Connection] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -174,7 +177,9 @@ class Client:
         task.result()
 
     def _begin(self) -> Asked:
-        asked = Asked(len(self.asked), self._free.popleft(), "")
+        conversation = self._free.popleft()
+        asked = Asked(len(self.asked), conversation, self._uses[conversation], "")
+        self._uses[conversation] += 1
         self.asked.append(asked)
         return asked
 
