@@ -32,10 +32,17 @@ async def ask(url: str) -> int:
         return (await http.post(f"{url}/v1/chat/completions", json=body)).status_code
 
 
+async def embed(url: str) -> tuple[int, str]:
+    body = {"model": "tiny-embed", "input": "hi"}
+    async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
+        answer = await http.post(f"{url}/v1/embeddings", json=body)
+    return answer.status_code, answer.json().get("model", "")
+
+
 async def test_two_stacks_live_side_by_side_and_either_can_be_broken_and_mended(
     tmp_path: Path,
 ) -> None:
-    crashing = LocalStack(options(tmp_path / "one", replicas=2))
+    crashing = LocalStack(options(tmp_path / "one", replicas=2, embeddings=True))
     manual = LocalStack(
         options(
             tmp_path / "two",
@@ -49,6 +56,9 @@ async def test_two_stacks_live_side_by_side_and_either_can_be_broken_and_mended(
         assert not set(one.ports.values()) & set(two.ports.values())
         assert set(one.replicas) == {"a", "b"}
         assert await ask(one.gateway_url) == await ask(two.gateway_url) == 200
+        assert await embed(one.gateway_url) == (200, "tiny-embed")
+        assert (await embed(two.gateway_url))[0] == 404, "nobody asked for that engine there"
+        assert (one.embeddings_url != "", two.embeddings_url) == (True, "")
         environ = Path(f"/proc/{two.process('worker').pid}/environ").read_bytes().split(b"\0")
         assert {b"BURNPROOF_WORKER_POLL_SECONDS=0.1", b"STACK_TEST=1"} <= set(environ)
         await _everything_that_crashes_comes_back(crashing)
