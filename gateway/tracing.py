@@ -74,8 +74,8 @@ class Finished:
             "outcome": record.outcome.value,
             "accepted": record.accepted,
             "is_stream": self.is_stream,
-            "sent_s": self.sent_s,
-            "head_s": self.head_s,
+            "sent_s": _micro(self.sent_s),
+            "head_s": _micro(self.head_s),
             "first_token_s": record.ttft_s,
             "e2e_s": record.e2e_s,
             "chunks": [round(each, 6) for each in self.chunks],
@@ -87,6 +87,10 @@ class Finished:
             "touched": list(record.touched),
             "client_run_id": record.client_run_id,
         }
+
+
+def _micro(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 6)
 
 
 MAX_MODEL_CHARACTERS = 128

@@ -25,7 +25,7 @@ class Stage(StrEnum):
     """Where time can go."""
 
     GATEWAY = "gateway"
-    """Routing, connecting, injected delay before the request was sent; the end after the answer."""
+    """Until the request was sent (a place, injected delay), and after the answer's end."""
     NETWORK = "network"
     """Between us and the engine's front: what we waited and it did not see."""
     QUEUE = "queue"
@@ -136,7 +136,8 @@ def _part_wait(
     elif engine.first_token_s > wait:
         says[Stage.NETWORK] = "too short beside the engine's own figures"
     else:
-        seconds[Stage.NETWORK] = wait - engine.first_token_s
+        # A mean first token is of slightly other requests, and may be before prefill's end.
+        seconds[Stage.NETWORK] = max(0.0, wait - max(engine.first_token_s, own * shrink))
         says[Stage.NETWORK] = f"{GATEWAY_CLOCK} less {engine.rests_on}"
 
 

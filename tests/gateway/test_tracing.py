@@ -40,7 +40,7 @@ async def test_a_span_has_the_request_its_chunks_and_its_experiment_and_no_text(
     async with Collector() as collector, Stub(streams(ROLE, *words, FINISH, DONE)) as stub:
         options = {"slo_id": "chat-streams", "models": ["m"]}
         tracing = {**ALL, "endpoint": collector.endpoint}
-        async with Gate(tmp_path, {"a": stub.url, "b": stub.url}, options, tracing) as gate:
+        async with Gate(tmp_path, {"a": stub.url, "b": stub.url}, options, tracing=tracing) as gate:
             await gate.lease()
             await gate.put("S", "split", SPLIT)
             await gate.fault("gateway/latency-fixed", {"delay": 0.05, "probability": 1.0})
@@ -181,7 +181,7 @@ async def test_a_failure_of_the_service_is_an_error_and_a_refused_request_is_non
     cut = streams(ROLE, token("a"))
     async with Collector() as collector, Stub(cut) as stub:
         tracing = {**ALL, "endpoint": collector.endpoint}
-        async with Gate(tmp_path, {"a": stub.url}, {"models": ["m"]}, tracing) as gate:
+        async with Gate(tmp_path, {"a": stub.url}, {"models": ["m"]}, tracing=tracing) as gate:
             await gate.chat()
             await gate.wait_records(1)
             async with gate.client.post(gate.url + "/v1/x", json={"model": "none"}) as got:

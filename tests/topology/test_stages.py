@@ -65,6 +65,13 @@ def test_with_all_figures_every_stage_is_known():
     )
 
 
+def test_a_first_token_of_other_requests_than_queue_and_prefill_counts_nothing_twice():
+    engine = EngineTimes(0.05, 0.1, 0.12, "engine")
+    stages = by_stage(attribute(timing_of_trace(trace(), 2.0), engine))
+    assert stages[Stage.NETWORK] == pytest.approx(0.19 - 0.15)
+    assert stages[Stage.UNKNOWN] == pytest.approx(0.0)
+
+
 def test_without_the_engines_figures_the_wait_is_unknown():
     stages = by_stage(attribute(timing_of_trace(trace(), 2.0), None))
     assert (stages[Stage.NETWORK], stages[Stage.QUEUE], stages[Stage.PREFILL]) == (None,) * 3
