@@ -264,7 +264,7 @@ def test_evidence_of_one_gateway_is_written_as_it_always_was() -> None:
     assert "gateways" not in one.to_json()
     assert set(record(0).to_json()) == {
         *RequestRecord.__dataclass_fields__,
-    } - {"gateway", "gateway_seq"}
+    } - {"gateway", "gateway_seq", "tenancy", "client_run_id"}
     merged = merge_pages({"a": answer(one.to_json() | {"now": START + 9})}, 0)
     assert Page.from_json(merged).to_json() == merged
 
