@@ -36,7 +36,7 @@ async def turns_until_all_are_in() -> int:
         turns += 1
     for each in (*clients, *made):
         each.close()
-    await listener.stop(1.0)
+    await listener.stop(1.0, lambda: None)
     return turns
 
 
@@ -49,7 +49,7 @@ async def test_after_the_stop_nobody_is_let_in() -> None:
     port = await listener.start(lambda: Counted([]), "127.0.0.1", 0)
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.close()
-    await listener.stop(1.0)
+    await listener.stop(1.0, lambda: None)
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
 
@@ -78,4 +78,4 @@ async def test_without_a_free_file_those_who_wait_are_let_in_later(
             await asyncio.sleep(0.01)
     client.close()
     made[0].close()
-    await listener.stop(1.0)
+    await listener.stop(1.0, lambda: None)
