@@ -6,10 +6,10 @@ spared in the same run. Each is fitted; the first and the last are held against 
 (|bias of alpha| <= 0.03, fitted p99 within 2.1 %), beside Gaussian noise of the same mean and
 deviation. The law is capped, and the cap is stated. With 100,000 draws the estimate of alpha has a
 standard deviation of 0.005, so that a perfect sampler misses the second bound in 3 of 100 runs. The
-law has no scale of its own: with the default base of 2 s the way itself is small beside the delay
-also on a machine that is not ours alone, and 2,000 sleepers at once make it a matter of minutes.
+law has no scale of its own: with the default base of 1 s the way itself is small beside the delay
+also on a machine that is not ours alone, and 1,000 sleepers at once make it a matter of minutes.
 
-    python -m benchmarks.pareto [--draws 100000] [--base 2] [--connections 2000]
+    python -m benchmarks.pareto [--draws 100000] [--base 1] [--connections 1000]
 """
 
 import argparse
@@ -39,9 +39,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="The law of the Pareto delay, as measured.")
     parser.add_argument("--draws", type=int, default=100_000, help="delays (default 100000)")
     parser.add_argument("--alpha", type=float, default=1.5)
-    parser.add_argument("--base", type=float, default=2.0, help="seconds (default 2)")
-    parser.add_argument("--cap", type=float, default=90.0, help="seconds (default 90)")
-    parser.add_argument("--connections", type=int, default=2000, help="at once (default 2000)")
+    parser.add_argument("--base", type=float, default=1.0, help="seconds (default 1)")
+    parser.add_argument("--cap", type=float, default=30.0, help="seconds (default 30)")
+    parser.add_argument("--connections", type=int, default=1000, help="at once (default 1000)")
     parser.add_argument("--no-result", action="store_true", help="only print")
     options = parser.parse_args()
     load = os.getloadavg()[0]
