@@ -39,6 +39,7 @@ EXAMPLES = ("aa-null", "stall-the-chat-stream")
 RATE = 20.0
 """Requests a second; see `docs/local-stack.md` for what two replicas on two cores keep up with."""
 BURNPROOF = str(Path(sys.executable).with_name("burnproof"))
+EXIT_INCONCLUSIVE = 2
 SHOWN_SECTIONS = ("Phases", "Receipts", "Holds", "Record")
 """Sections of `burnproof show` that are printed; the others are longer."""
 _TICK_SECONDS = 0.1
@@ -75,6 +76,17 @@ class Tally:
         if not self.wrong:
             self.console.print("[green]both examples PASS, and the replay is equal")
         return 1 if self.wrong else 0
+
+
+def _why(code: int) -> str:
+    """Say what is probably behind an exit code, if anything is."""
+    if code != EXIT_INCONCLUSIVE:
+        return ""
+    busy = os.getloadavg()[1] / (os.cpu_count() or 1)
+    return (
+        f": too little proof. This machine's cores were asked for {busy:.1f} times what they have; "
+        "the examples need them alone"
+    )
 
 
 class Demo:
@@ -128,7 +140,7 @@ class Demo:
         path = f"examples/{name}/experiment.yaml"
         code, _ = await self._burnproof("run", path)
         if code != 0:
-            self.tally.wrong.append(f"{name} ended with exit code {code}, not PASS")
+            self.tally.wrong.append(f"{name} ended with exit code {code}, not PASS{_why(code)}")
 
     async def _trail(self, stack: LocalStack) -> None:
         """List the runs, show the last one in short, compute every decision again."""

@@ -70,6 +70,7 @@ def test_any_outcome_but_pass_makes_the_demo_fail(code: int, wrong: int) -> None
     demo = Scripted({"run": code})
     asyncio.run(demo._example("aa-null"))
     assert len(demo.tally.wrong) == wrong
+    assert any("too little proof" in line for line in demo.tally.wrong) == (code == 2)
     assert demo.tally.say() == (1 if wrong else 0)
 
 
