@@ -5,10 +5,13 @@ until a person has looked. The outcome is a pure decision over what the phases r
 its whole input so that it can be replayed.
 """
 
-from pydantic import BaseModel
+from typing import Annotated
+
+from pydantic import BaseModel, Field
 from temporalio import activity
 
 from activities.admit import ParsedExperiment, open_record
+from activities.approvals import ApprovalEvent, record_approvals
 from activities.lease import RemovalProof
 from activities.ports import AuditLog, Holds, Now
 from audit.events import decision
@@ -38,6 +41,8 @@ class ConcludeInput(BaseModel, frozen=True):
     workflow_id: str
     parsed: ParsedExperiment
     decision: OutcomeInput
+    approvals: Annotated[tuple[ApprovalEvent, ...], Field(exclude_if=lambda told: not told)] = ()
+    """What was heard while the run waited for consent; known already unless it ended there."""
 
 
 class Conclusion:
@@ -76,6 +81,7 @@ class Conclusion:
         payload = decision("outcome/1", input.decision, report)
         now = self._now()
         await open_record(self._audit, input.run_id, input.workflow_id, input.parsed, now)
+        await record_approvals(self._audit, input.run_id, input.approvals, self._now)
         stored = await self._audit.append(
             input.run_id, "decision:outcome", "decision", payload, now
         )

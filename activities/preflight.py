@@ -7,10 +7,12 @@ what makes a verdict impossible.
 """
 
 import asyncio
+from typing import Annotated
 
-from pydantic import BaseModel, FiniteFloat
+from pydantic import BaseModel, Field, FiniteFloat
 from temporalio import activity
 
+from activities.approvals import ApprovalEvent, record_approvals
 from activities.errors import fatal
 from activities.ports import AuditLog, GatewayControl, Now, RecordSource, Sleep
 from audit.events import decision
@@ -34,6 +36,8 @@ class PreflightInput(BaseModel, frozen=True):
     model: str
     control: tuple[str, ...]
     chaos: tuple[str, ...]
+    approvals: Annotated[tuple[ApprovalEvent, ...], Field(exclude_if=lambda told: not told)] = ()
+    """What was heard while the run waited for consent, oldest first."""
 
     @property
     def replicas(self) -> tuple[str, ...]:
@@ -77,6 +81,7 @@ class Preflight:
                 `TargetHung` (a replica gives no token in time), `NotMeasurable` (the probe is not
                 in the journal); all never retried. Target errors otherwise.
         """
+        await record_approvals(self._audit, input.run_id, input.approvals, self._now)
         began = float((await self._gateway.state())["now"])
         probes = await self._probe_all(input)
         await self._see_probes(input, began)

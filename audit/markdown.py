@@ -30,8 +30,22 @@ def _head(report: dict[str, Any]) -> Iterator[str]:
     yield f"- from {run['opened_at']} to {run['finished_at'] or 'now'}"
     if run["parent_run_id"]:
         yield f"- part of run `{_cell(run['parent_run_id'])}`"
+    for told in report["approvals"]:
+        yield f"- {_approval(told)}"
     for reason in report["reasons"]:
         yield f"- {_cell(reason, 400)}"
+
+
+def _approval(told: dict[str, Any]) -> str:
+    """Tell of consent; names are what people claim to be."""
+    why = f" ({_cell(told['why'])})" if told.get("why") else ""
+    if told["kind"] == "approval_expired":
+        return f"approval expired at {_cell(told.get('at'))}{why}"
+    word = "approved" if told["kind"] == "approved" else "approval refused to"
+    note = f": {_cell(told['note'])}" if told.get("note") else ""
+    who = _cell(told.get("by") or "somebody without a name")
+    by = f"by {who}" if told["kind"] == "approved" else who
+    return f"{word} {by} (claimed) at {_cell(told.get('at'))}{why}{note}"
 
 
 def _body(report: dict[str, Any]) -> Iterator[str]:

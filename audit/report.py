@@ -30,6 +30,10 @@ RECEIPT_KINDS = frozenset(
 """Events that tell what was observed after an act; of another kind, a `receipt` inside counts."""
 
 
+APPROVAL_KINDS = frozenset({"approved", "approval_refused", "approval_expired"})
+"""Events that tell who consented to a run, who was refused, and that nobody did in time."""
+
+
 def assemble(
     store: AuditStore, run_id: str, mismatches: Sequence[Mismatch] | None = None
 ) -> dict[str, Any]:
@@ -56,6 +60,11 @@ def assemble(
             {"seq": event.seq, "at": event.at, "key": event.key, "receipt": receipt}
             for event, payload in told
             if (receipt := _receipt(event, payload)) is not None
+        ],
+        "approvals": [
+            {"seq": event.seq, "kind": event.kind, **payload}
+            for event, payload in told
+            if event.kind in APPROVAL_KINDS
         ],
         "evidence": _evidence(told),
         "holds": _holds(store, run_id, told),

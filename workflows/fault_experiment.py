@@ -170,6 +170,7 @@ class FaultExperiment(Conversation):
         try:
             await workflow.wait_condition(lambda: self._approval is not None, timeout=wait)
         except TimeoutError:
+            self._hear("approval_expired", ApproveInput(), "nobody approved in time")
             raise ApplicationError(
                 "nobody approved in time", type="NotApproved", non_retryable=True
             ) from None
@@ -188,6 +189,7 @@ class FaultExperiment(Conversation):
                     model=admitted.model,
                     control=admitted.control,
                     chaos=admitted.chaos,
+                    approvals=tuple(self._facts.approvals),
                 ),
                 result_type=PreflightResult,
                 **policies.READ,
@@ -361,6 +363,7 @@ class FaultExperiment(Conversation):
                 workflow_id=workflow.info().workflow_id,
                 parsed=facts.parsed,
                 decision=endings.outcome_input(facts, failed),
+                approvals=tuple(facts.approvals),
             ),
             result_type=OutcomeReport,
             **policies.RECORD,

@@ -10,6 +10,7 @@ from datetime import datetime
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
+    from activities.approvals import ApprovalEvent, ApprovalKind
     from workflows import endings
     from workflows.state import (
         AbortInput,
@@ -19,6 +20,9 @@ with workflow.unsafe.imports_passed_through():
         MessageResult,
         Phase,
     )
+
+MOST_REFUSALS = 20
+"""Refused approvals that a run remembers. Source: ours, 2026-12; anybody may send any number."""
 
 
 class Conversation:
@@ -58,11 +62,25 @@ class Conversation:
         if self._phase is not Phase.WAITING_FOR_APPROVAL:
             return MessageResult(accepted=False, message="the run does not wait for approval")
         if not command.by:
-            return MessageResult(accepted=False, message="say who approves: by")
+            return self._refuse(command, "say who approves: by")
         if parsed is not None and command.by == parsed.spec.metadata.requested_by:
-            return MessageResult(accepted=False, message="who asked cannot approve")
-        self._approval = self._approval or command
+            return self._refuse(command, "who asked cannot approve")
+        if self._approval is None:
+            self._hear("approved", command)
+            self._approval = command
         return MessageResult(accepted=True, message="approved")
+
+    def _refuse(self, command: ApproveInput, why: str) -> MessageResult:
+        refused = sum(told.kind == "approval_refused" for told in self._facts.approvals)
+        if refused < MOST_REFUSALS:
+            self._hear("approval_refused", command, why)
+        return MessageResult(accepted=False, message=why)
+
+    def _hear(self, kind: ApprovalKind, command: ApproveInput, why: str = "") -> None:
+        """Keep what was said of consent until an activity writes it down."""
+        at = workflow.now().isoformat()
+        told = ApprovalEvent(kind=kind, at=at, by=command.by, note=command.note, why=why)
+        self._facts.approvals.append(told)
 
     @workflow.update(name="approve")
     def approve(self, command: ApproveInput) -> MessageResult:

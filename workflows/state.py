@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from activities.admit import AdmitResult, ParsedExperiment
+from activities.approvals import ApprovalEvent
 from activities.lease import RemovalProof
 from activities.preflight import PreflightResult
 from canary.report import ObserveReport
@@ -89,6 +90,7 @@ class Facts:
         self.admission_tried = False
         self.lease_pushed = False
         self.abort: AbortInput | None = None
+        self.approvals: list[ApprovalEvent] = []
         self.cancelled = False
         self.too_little = ""
         self.lease_held = False

@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.client import WorkflowFailureError
 from temporalio.testing import WorkflowEnvironment
 
+from audit.markdown import render
 from audit.replay import replay
+from audit.report import assemble
 from targets.errors import TargetRejected
 from tests.workflows.conftest import POLICY, World, errors, experiment, mended, open_world, slo
 from tests.workflows.test_cancel_everywhere import STEPS, Strike
@@ -156,9 +159,32 @@ async def test_who_asked_cannot_approve_and_nobody_can_before_it_waits(world: Wo
     own = await handle.execute_update("approve", ApproveInput(by="ann"))
     assert own["accepted"] is False
     assert world.gateway.acts == []
-    other = await handle.execute_update("approve", ApproveInput(by="bob"))
+    note = "ticket 7, https://bob:hidden@tickets.example/7"
+    other = await handle.execute_update("approve", ApproveInput(by="bob", note=note))
     assert other["accepted"] is True
     assert (await handle.result())["outcome"] == "PASS"
+    report = assemble(world.store, world.run_id())
+    refused, approved = report["approvals"]
+    assert (refused["kind"], refused["by"]) == ("approval_refused", "ann")
+    assert refused["why"] == "who asked cannot approve"
+    assert (approved["kind"], approved["by"]) == ("approved", "bob")
+    assert approved["note"] == "ticket 7, https://[redacted]@tickets.example/7"
+    assert refused["at"] <= approved["at"]
+    text = render(report)
+    assert "- approved by bob (claimed) at " in text
+    assert "- approval refused to ann (claimed) at " in text
+    assert "hidden" not in text
+
+
+async def test_an_approval_that_nobody_gave_in_time_is_on_the_record(world: World) -> None:
+    document = experiment(approval={"required": True, "within": "1m"})
+    with pytest.raises(WorkflowFailureError):
+        await outcome(world, document)
+    report = assemble(world.store, world.run_id())
+    assert (report["outcome"], report["exit_code"]) == ("CONFIGURATION", 3)
+    (expired,) = report["approvals"]
+    assert (expired["kind"], expired["why"]) == ("approval_expired", "nobody approved in time")
+    assert "- approval expired at " in render(report)
 
 
 async def test_traffic_too_little_for_the_guard_is_inconclusive_and_nothing_is_broken(
