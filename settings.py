@@ -88,6 +88,10 @@ class AuditSettings(BaseSettings):
     """SQLAlchemy address of the audit database."""
 
 
+UNKNOWN_ENGINE = "unknown"
+"""What a worker calls its engine when nobody said; such a record says nothing of it."""
+
+
 class WorkerSettings(BaseSettings):
     """How a worker behaves."""
 
@@ -105,8 +109,8 @@ class WorkerSettings(BaseSettings):
     """Build id of this worker: the git commit, in production."""
     log_format: str = "json"
     """json for machines, console for people."""
-    engine: str = "unknown"
-    """vllm or simulated: printed in every report, so that no simulation passes for the real."""
+    engine: str = UNKNOWN_ENGINE
+    """vllm or simulated: in every record and report, so that no simulation passes for the real."""
 
 
 def is_set(name: str) -> bool:

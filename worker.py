@@ -32,7 +32,13 @@ from activities.remedy import Remedies
 from activities.sweep import Sweeper
 from audit.asynchronous import AsyncAuditStore
 from audit.store import AuditStore
-from settings import AuditSettings, GatewaySettings, TemporalSettings, WorkerSettings
+from settings import (
+    UNKNOWN_ENGINE,
+    AuditSettings,
+    GatewaySettings,
+    TemporalSettings,
+    WorkerSettings,
+)
 from targets.gateway_fleet import connect
 from workflows import queues
 from workflows.fault_experiment import FaultExperiment
@@ -70,14 +76,15 @@ def utc_now() -> datetime:
 class Crew:
     """The activities, composed from ports."""
 
-    def __init__(self, ports: Ports, poll_seconds: float) -> None:
-        """Compose them."""
+    def __init__(self, ports: Ports, poll_seconds: float, engine: str = UNKNOWN_ENGINE) -> None:
+        """Compose them; the engine stands in every record, unless nobody said what it is."""
+        engine = "" if engine == UNKNOWN_ENGINE else engine
         now = utc_now
         sweeper = Sweeper(ports.gateway, ports.audit, ports.holds, ports.runs, now)
         leases = Leases(ports.gateway, ports.audit, ports.holds, ports.runs, now)
         remedies = Remedies(ports.gateway, ports.audit, now)
-        admission = Admission(ports.gateway, ports.audit, ports.holds, sweeper, now)
-        conclusion = Conclusion(ports.audit, ports.holds, now)
+        admission = Admission(ports.gateway, ports.audit, ports.holds, sweeper, now, engine)
+        conclusion = Conclusion(ports.audit, ports.holds, now, engine)
         preflight = Preflight(ports.gateway, ports.source, ports.audit, now)
         injection = Injection(ports.gateway, ports.audit, now)
         observation = Observation(ports.source, ports.audit, now, poll_seconds)
@@ -159,7 +166,7 @@ async def serve(stop: asyncio.Event) -> None:
     ports = Ports(
         gateway=gateway, source=gateway, audit=audit, holds=audit, runs=TemporalRuns(client)
     )
-    crew = Crew(ports, worker.poll_seconds)
+    crew = Crew(ports, worker.poll_seconds, worker.engine)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(gateway.aclose)
         for one in build_workers(client, crew, worker):

@@ -92,9 +92,14 @@ def route_facts(route: dict[str, Any]) -> RouteFacts:
 
 
 async def open_record(
-    audit: AuditLog, run_id: str, workflow_id: str, parsed: ParsedExperiment, at: datetime
+    audit: AuditLog,
+    run_id: str,
+    workflow_id: str,
+    parsed: ParsedExperiment,
+    at: datetime,
+    engine: str,
 ) -> None:
-    """Open the run's record; a repeat changes nothing."""
+    """Open the run's record; a repeat changes nothing. An empty engine is one that nobody named."""
     metadata = parsed.spec.metadata
     await audit.open_run(
         run_id,
@@ -105,6 +110,7 @@ async def open_record(
         requested_by=metadata.requested_by or "unknown",
         trigger=metadata.trigger or "ui",
         at=at,
+        engine=engine,
     )
 
 
@@ -112,14 +118,21 @@ class Admission:
     """Parse and admit."""
 
     def __init__(
-        self, gateway: GatewayControl, audit: AuditLog, holds: Holds, sweeper: Sweeper, now: Now
+        self,
+        gateway: GatewayControl,
+        audit: AuditLog,
+        holds: Holds,
+        sweeper: Sweeper,
+        now: Now,
+        engine: str = "",
     ) -> None:
-        """Take the ports."""
+        """Take the ports, and the engine that stands in each record."""
         self._gateway = gateway
         self._audit = audit
         self._holds = holds
         self._sweeper = sweeper
         self._now = now
+        self._engine = engine
 
     @activity.defn(name="parse_experiment")
     async def parse(self, input: ParseExperimentInput) -> ParsedExperiment:
@@ -142,7 +155,8 @@ class Admission:
                 or a retryable target error.
         """
         spec = input.parsed.spec
-        await open_record(self._audit, input.run_id, input.workflow_id, input.parsed, self._now())
+        now, engine = self._now(), self._engine
+        await open_record(self._audit, input.run_id, input.workflow_id, input.parsed, now, engine)
         stop = await self._holds.stop_state()
         if stop.stopped:
             raise fatal(

@@ -48,11 +48,12 @@ class ConcludeInput(BaseModel, frozen=True):
 class Conclusion:
     """Settle the hold and conclude the run."""
 
-    def __init__(self, audit: AuditLog, holds: Holds, now: Now) -> None:
-        """Take the ports."""
+    def __init__(self, audit: AuditLog, holds: Holds, now: Now, engine: str = "") -> None:
+        """Take the ports, and the engine that stands in each record."""
         self._audit = audit
         self._holds = holds
         self._now = now
+        self._engine = engine
 
     @activity.defn(name="settle_hold")
     async def settle_hold(self, input: SettleHoldInput) -> SettleHoldResult:
@@ -80,7 +81,9 @@ class Conclusion:
         report = decide_outcome(input.decision)
         payload = decision("outcome/1", input.decision, report)
         now = self._now()
-        await open_record(self._audit, input.run_id, input.workflow_id, input.parsed, now)
+        await open_record(
+            self._audit, input.run_id, input.workflow_id, input.parsed, now, self._engine
+        )
         await record_approvals(self._audit, input.run_id, input.approvals, self._now)
         stored = await self._audit.append(
             input.run_id, "decision:outcome", "decision", payload, now

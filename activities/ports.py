@@ -72,6 +72,7 @@ class AuditLog(Protocol):
         requested_by: str,
         trigger: str,
         at: datetime,
+        engine: str = "",
     ) -> Any: ...
     async def append(
         self, run_id: str, key: str, kind: str, payload: Json, at: datetime

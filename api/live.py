@@ -13,6 +13,7 @@ from rich.text import Text
 
 from activities.admit import ParsedExperiment
 from api.plain import plain
+from audit.report import SIMULATED_ENGINE
 from canary.report import ObserveReport
 from faults.blast_radius import AdmitReport
 from faults.resolve import ResolvedArms, ResolvedTarget
@@ -128,9 +129,10 @@ def plan_lines(  # one argument for each thing the plan shows
 ) -> list[str]:
     """Return the plan of a run as lines."""
     spec, expected = parsed.spec, report.plan
+    told = "SIMULATED" if engine == SIMULATED_ENGINE else engine
     lines = [
         f"{spec.metadata.name}: {spec.fault.template} for at most {spec.fault.duration:g} s",
-        f"target   route {chosen.route} ({chosen.why}), engine {engine}",
+        f"target   route {chosen.route} ({chosen.why}), engine {told}",
         f"touches  chaos {', '.join(arms.chaos)} with share {spec.arms.chaos.share:g} of units; "
         f"control {', '.join(arms.control)}",
         f"traffic  {rate:.3g} requests/s" if rate else "traffic  none seen",
@@ -148,6 +150,8 @@ def plan_lines(  # one argument for each thing the plan shows
             f"{spec.guard.budget_share:g} of the budget"
         )
     lines.append(f"lease    {spec.lease.seconds:g} s: the fault ends by itself that soon")
+    if engine == SIMULATED_ENGINE:
+        lines.append(f"engine   {SIMULATED}")
     lines += [f"problem  {item.path}: {item.message}" for item in report.problems]
     lines += [f"warning  {item.path}: {item.message}" for item in report.warnings]
     return lines

@@ -126,6 +126,8 @@ async def start(raw: dict[str, Any], context: Context, *, detach: bool, as_json:
             f"/workflows/{started.workflow_id.replace('/', '%2F')}"
         )
     if detach:
+        if context.is_simulated:
+            console.print(live.SIMULATED, markup=False)
         return 0
     handle = client.get_workflow_handle(started.workflow_id)
     return await _watch(client, handle, console, context, as_json=as_json)

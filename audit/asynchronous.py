@@ -43,6 +43,7 @@ class AsyncAuditStore:
     history = _in_thread(AuditStore.history)
     run = _in_thread(AuditStore.run)
     children = _in_thread(AuditStore.children)
+    engines = _in_thread(AuditStore.engines)
     events = _in_thread(AuditStore.events)
     events_since = _in_thread(AuditStore.events_since)
 

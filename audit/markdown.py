@@ -26,6 +26,10 @@ def _head(report: dict[str, Any]) -> Iterator[str]:
     yield f"# {_cell(run['name'])}: {report['outcome'] or 'not finished'}"
     yield ""
     yield f"- run `{_cell(run['run_id'])}` ({_cell(run['kind'])}), exit code {report['exit_code']}"
+    if report["is_simulated"]:
+        yield "- **SIMULATED engine: this says nothing about a real one**"
+    elif report["engine"]:
+        yield f"- engine {_cell(report['engine'])}"
     yield f"- requested by {_cell(run['requested_by'])}, trigger {_cell(run['trigger'])}"
     yield f"- from {run['opened_at']} to {run['finished_at'] or 'now'}"
     if run["parent_run_id"]:

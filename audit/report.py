@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from audit.errors import CanonicalError, UnknownRun
-from audit.events import KIND_DECISION, KIND_HOLD, KIND_SEGMENT, SYSTEM_RUN, Event
+from audit.events import KIND_DECISION, KIND_HOLD, KIND_OPENED, KIND_SEGMENT, SYSTEM_RUN, Event
 from audit.records import RunRecord
 from audit.replay import OUTCOME_FUNCTION, Mismatch
+from audit.runs import engine_of
 from audit.store import AuditStore
 
 _PHASE_FIELDS = (
@@ -29,6 +30,9 @@ RECEIPT_KINDS = frozenset(
 )
 """Events that tell what was observed after an act; of another kind, a `receipt` inside counts."""
 
+
+SIMULATED_ENGINE = "simulated"
+"""What a worker calls the engine that is no model."""
 
 APPROVAL_KINDS = frozenset({"approved", "approval_refused", "approval_expired"})
 """Events that tell who consented to a run, who was refused, and that nobody did in time."""
@@ -51,6 +55,8 @@ def assemble(
     outcome = _last_outcome(told)
     report: dict[str, Any] = {
         "run": _run(run),
+        "engine": (engine := _engine(events)),
+        "is_simulated": engine == SIMULATED_ENGINE if engine else None,
         "outcome": run.outcome,
         "exit_code": run.exit_code,
         "reasons": _texts(outcome.get("reasons")),
@@ -89,6 +95,11 @@ def assemble(
             ],
         }
     return report
+
+
+def _engine(events: Sequence[Event]) -> str | None:
+    """Return the engine that the record names; one from before it was written says nothing."""
+    return next((engine_of(e) or None for e in events if e.kind == KIND_OPENED), None)
 
 
 def _texts(value: object) -> list[str]:

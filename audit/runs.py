@@ -9,6 +9,7 @@ Opening, finishing and each key of `append` keep their first value; a repeat ret
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from audit.base import StorePart
 from audit.canonical import dumps, prepare, stamp
-from audit.errors import UnknownRun
+from audit.errors import CanonicalError, UnknownRun
 from audit.events import (
     GENESIS,
     KEY_FINISHED,
@@ -52,8 +53,9 @@ class Runs(StorePart):
         requested_by: str,
         trigger: str,
         at: datetime,
+        engine: str = "",
     ) -> EventRef:
-        """Open a run; a second opening changes nothing.
+        """Open a run; a second opening changes nothing. An unknown engine is empty, and not told.
 
         Raises:
             CanonicalError: a name or the spec cannot be stored.
@@ -67,7 +69,7 @@ class Runs(StorePart):
             "requested_by": requested_by,
             "trigger": trigger,
         }
-        return self._write(lambda c: open_in(c, run_id, about, spec, at))
+        return self._write(lambda c: open_in(c, run_id, about, spec, at, engine))
 
     def append(
         self, run_id: str, key: str, kind: str, payload: dict[str, Any], at: datetime
@@ -116,13 +118,27 @@ class Runs(StorePart):
         """Return the run's events in order, unchecked; of one kind if asked."""
         return self._read(lambda c: read(c, run_id, kind))
 
+    def engines(self, run_ids: Sequence[str]) -> dict[str, str]:
+        """Return the engine behind each of these runs, of those whose record names one."""
+
+        def told(connection: Connection) -> dict[str, str]:
+            opened = (event for run in run_ids for event in read(connection, run, KIND_OPENED))
+            return {event.run_id: engine for event in opened if (engine := engine_of(event))}
+
+        return self._read(told)
+
     def events_since(self, kind: str, since: datetime) -> list[Event]:
         """Return the events of a kind in all runs from then on, oldest first, unchecked."""
         return self._read(lambda c: read_since(c, kind, stamp(since)))
 
 
 def open_in(
-    connection: Connection, run_id: str, about: dict[str, Any], spec: dict[str, Any], at: datetime
+    connection: Connection,
+    run_id: str,
+    about: dict[str, Any],
+    spec: dict[str, Any],
+    at: datetime,
+    engine: str = "",
 ) -> EventRef:
     """Open a run inside a transaction (see `Runs.open_run`)."""
     check_name("a run id", run_id)
@@ -140,7 +156,17 @@ def open_in(
     }
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     connection.execute(dialect.insert(runs).values(row).on_conflict_do_nothing())
-    return append(connection, run_id, Entry(KEY_OPENED, KIND_OPENED, {**about, "spec": spec}, at))
+    payload = {**about, "spec": spec, **({"engine": engine} if engine else {})}
+    return append(connection, run_id, Entry(KEY_OPENED, KIND_OPENED, payload, at))
+
+
+def engine_of(opened: Event) -> str:
+    """Return the engine that an opening event names; empty: it names none, or was changed."""
+    try:
+        engine = opened.payload.get("engine")
+    except CanonicalError:
+        return ""
+    return engine if isinstance(engine, str) else ""
 
 
 def ensure_system_run(connection: Connection, at: datetime) -> None:

@@ -28,14 +28,18 @@ def history(
 
     from api.context import load_context
     from api.plain import plain
+    from audit.report import SIMULATED_ENGINE
 
-    rows = load_context().store().history(limit)
+    store = load_context().store()
+    rows = store.history(limit)
+    engines = store.engines([row.run_id for row in rows])
     table = Table("run", "kind", "outcome", "exit", "opened", "by", "trigger", box=None)
     for row in rows:
         table.add_row(
             row.run_id,
             row.kind,
-            row.outcome or "open",
+            (row.outcome or "open")
+            + (" (SIMULATED)" if engines.get(row.run_id) == SIMULATED_ENGINE else ""),
             "" if row.exit_code is None else str(row.exit_code),
             row.opened_at[:19],
             plain(row.requested_by),

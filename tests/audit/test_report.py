@@ -94,3 +94,19 @@ def test_a_text_from_outside_cannot_break_the_page(store: AuditStore) -> None:
 def test_a_run_that_is_not_there_has_no_report(store: AuditStore) -> None:
     with pytest.raises(UnknownRun):
         assemble(store, "nobody")
+
+
+def test_a_simulated_run_is_called_that_and_a_record_without_an_engine_says_nothing(
+    store: AuditStore,
+) -> None:
+    for run_id, engine in (("sim", "simulated"), ("real", "vllm"), ("old", "")):
+        open_run(store, run_id, engine=engine)
+    reports = {run_id: assemble(store, run_id) for run_id in ("sim", "real", "old")}
+    found = {name: (r["engine"], r["is_simulated"]) for name, r in reports.items()}
+    assert found == {"sim": ("simulated", True), "real": ("vllm", False), "old": (None, None)}
+    assert "SIMULATED engine" in render(reports["sim"])
+    assert "- engine vllm" in render(reports["real"])
+    assert "engine" not in render(reports["old"])
+    assert "engine" not in store.events("old")[0].payload
+    assert store.engines(["sim", "real", "old"]) == {"sim": "simulated", "real": "vllm"}
+    assert not any(store.verify_chain(run_id) for run_id in reports)

@@ -140,8 +140,8 @@ async def open_world(
     ports = Ports(
         gateway=gateway, source=gateway, audit=audit, holds=audit, runs=TemporalRuns(client)
     )
-    settings = WorkerSettings(poll_seconds=0.005, graceful_seconds=0.5)
-    crew = Crew(ports, settings.poll_seconds)
+    settings = WorkerSettings(poll_seconds=0.005, graceful_seconds=0.5, engine="simulated")
+    crew = Crew(ports, settings.poll_seconds, settings.engine)
     async with AsyncExitStack() as stack:
         for one in build_workers(client, crew, settings, interceptors):
             await stack.enter_async_context(one)

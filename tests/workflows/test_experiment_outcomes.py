@@ -29,6 +29,7 @@ async def test_a_null_fault_passes_and_leaves_the_world_as_it_was(world: World) 
     assert (result["outcome"], result["exit_code"]) == ("PASS", 0), result
     world.gateway.assert_steady()
     assert [hold.state for hold in world.store.list_holds()] == ["free"]
+    assert world.store.engines([world.run_id()]) == {world.run_id(): "simulated"}
     assert replay(world.store, world.run_id()) == []
 
 
