@@ -14,6 +14,7 @@ from rich.text import Text
 from activities.admit import ParsedExperiment
 from api.plain import plain
 from audit.report import SIMULATED_ENGINE
+from audit.tested import verdict_words
 from canary.report import ObserveReport
 from faults.blast_radius import AdmitReport
 from faults.resolve import ResolvedArms, ResolvedTarget
@@ -50,7 +51,8 @@ def _number(value: object) -> str:
 
 def report_text(report: ObserveReport) -> str:
     """Return one phase as one line."""
-    parts = [f"{report.verdict} ({report.reason})", report.why]
+    words = verdict_words(report.mode, report.verdict, report.reason)
+    parts = [f"{words} ({report.reason})", report.why]
     parts += [
         f"{slo.objective}: {slo.bad} bad of {slo.total}, burn {slo.burn:.3g} "
         f"[{slo.burn_low:.3g}, {slo.burn_high:.3g}]"
@@ -77,7 +79,10 @@ class Picture:
         table.add_row("phase", Text(view.phase, style="bold cyan"), f"since {view.since[11:19]}")
         table.add_row("target", view.route or "-", "")
         for name, report in view.reports.items():
-            verdict = Text(report.verdict, style=COLOURS[report.verdict])
+            verdict = Text(
+                verdict_words(report.mode, report.verdict, report.reason),
+                style="" if report.mode == "remedy" else COLOURS[report.verdict],
+            )
             table.add_row(name, verdict, Text(plain(report.why)))
         if figures:
             table.add_row("now", Text(figures_text(figures)), "")

@@ -11,6 +11,7 @@ from typing import Any
 
 from audit.canonical import dumps
 from audit.errors import CanonicalError
+from audit.tested import phase_words, verdict_words
 
 _CELL = 160
 _DIGEST = 12
@@ -54,10 +55,13 @@ def _approval(told: dict[str, Any]) -> str:
 
 def _body(report: dict[str, Any]) -> Iterator[str]:
     phases = [
-        [p.get("mode"), p.get("verdict"), p.get("reason"), p.get("counted"), p.get("why")]
+        [_phase(p), _verdict(p), p.get("reason"), p.get("counted"), p.get("why")]
         for p in report["phases"]
     ]
+    yield from _tested(report["tested"])
     yield from _table("Phases", ["phase", "verdict", "ended by", "counted", "why"], phases)
+    yield from _table("Fault seen", ["phase", "touched", "exposed", "state"], _effects(report))
+    yield from _table("Groups", ["phase", "metric", "group", "units", "bad"], _groups(report))
     receipts = [[r["at"], r["key"], r["receipt"]] for r in report["receipts"]]
     yield from _table("Receipts", ["at", "act", "what was observed"], receipts)
     evidence = [
@@ -76,6 +80,61 @@ def _body(report: dict[str, Any]) -> Iterator[str]:
     yield from _table("Started by this run", ["run", "kind", "outcome"], children)
     timeline = [[t["seq"], t["at"], t["kind"], t["key"]] for t in report["timeline"]]
     yield from _table("Timeline", ["#", "at", "kind", "key"], timeline)
+
+
+def _tested(told: dict[str, Any] | None) -> Iterator[str]:
+    if told is None:
+        return
+    rows = [
+        ["hypothesis", told["hypothesis"]],
+        ["fault", told["fault"]],
+        *([name, value] for name, value in told["parameters"].items()),
+        ["duration", f"{told['duration_seconds']} s"],
+        ["share", f"{told['share']} of {told['unit']}s"],
+        *(
+            [f"SLO {slo['name']}", f"{slo['objective_ratio']} good; {_bounds(slo['indicator'])}"]
+            for slo in told["slos"]
+        ),
+    ]
+    yield from _table("Tested", ["what", "value"], rows)
+
+
+def _bounds(value: Any) -> str:
+    """Return a mapping of bounds as words; what is not set is left out."""
+    bounds = [f"{name} {bound}" for name, bound in value.items() if bound is not None]
+    return ", ".join(bounds) or "no bounds"
+
+
+def _phase(phase: dict[str, Any]) -> str:
+    return phase_words(phase.get("mode"), under_fault=phase["under_fault"])
+
+
+def _verdict(phase: dict[str, Any]) -> str:
+    return verdict_words(phase.get("mode"), phase.get("verdict"), phase.get("reason"))
+
+
+def _effects(report: dict[str, Any]) -> list[list[Any]]:
+    found = [(phase, phase.get("effect")) for phase in report["phases"]]
+    return [
+        [_phase(phase), effect.get("touched"), effect.get("exposed"), effect.get("state")]
+        for phase, effect in found
+        if isinstance(effect, dict)
+    ]
+
+
+def _groups(report: dict[str, Any]) -> list[list[Any]]:
+    return [
+        [_phase(phase), metric["metric"], name, told["units"], _bad(told)]
+        for phase in report["phases"]
+        for metric in phase["metrics"]
+        for name, told in metric["groups"].items()
+    ]
+
+
+def _bad(told: dict[str, Any]) -> str:
+    """Tell a count of bad units; a latency has none."""
+    ratio = told["bad_ratio"]
+    return "" if ratio is None else f"{told['bad']} ({ratio:.2%})"
 
 
 def _record(report: dict[str, Any]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from audit.records import RunRecord
 from audit.replay import OUTCOME_FUNCTION, Mismatch
 from audit.runs import engine_of
 from audit.store import AuditStore
+from audit.tested import groups, tested
 
 _PHASE_FIELDS = (
     *("mode", "verdict", "reason", "why", "requests", "counted"),
@@ -57,6 +58,7 @@ def assemble(
         "run": _run(run),
         "engine": (engine := _engine(events)),
         "is_simulated": engine == SIMULATED_ENGINE if engine else None,
+        "tested": _tested(told),
         "outcome": run.outcome,
         "exit_code": run.exit_code,
         "reasons": _texts(outcome.get("reasons")),
@@ -102,6 +104,10 @@ def _engine(events: Sequence[Event]) -> str | None:
     return next((engine_of(e) or None for e in events if e.kind == KIND_OPENED), None)
 
 
+def _tested(told: Sequence[tuple[Event, dict[str, Any]]]) -> dict[str, Any] | None:
+    return next((tested(p.get("spec")) for e, p in told if e.kind == KIND_OPENED), None)
+
+
 def _texts(value: object) -> list[str]:
     """Return the texts of a list; a record that was changed may hold anything in its place."""
     return [str(item) for item in value] if isinstance(value, list) else []
@@ -138,7 +144,15 @@ def _is_phase(payload: dict[str, Any]) -> bool:
 def _phase(event: Event, payload: dict[str, Any]) -> dict[str, Any]:
     result = payload["result"]
     told = {name: result[name] for name in _PHASE_FIELDS if name in result}
-    return {"seq": event.seq, "at": event.at, "key": event.key, **told}
+    given = payload.get("input")
+    return {
+        "seq": event.seq,
+        "at": event.at,
+        "key": event.key,
+        **told,
+        "under_fault": isinstance(given, dict) and given.get("lease_id") is not None,
+        "metrics": groups(payload),
+    }
 
 
 def _receipt(event: Event, payload: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ from audit.markdown import render
 from audit.replay import replay
 from audit.report import assemble
 from audit.store import AuditStore
+from audit.tested import verdict_words
 from tests.audit.conftest import NOW, open_run
 from tests.audit.test_replay import STREAM, finished
 
@@ -110,3 +111,43 @@ def test_a_simulated_run_is_called_that_and_a_record_without_an_engine_says_noth
     assert "engine" not in store.events("old")[0].payload
     assert store.engines(["sim", "real", "old"]) == {"sim": "simulated", "real": "vllm"}
     assert not any(store.verify_chain(run_id) for run_id in reports)
+
+
+def test_a_report_says_what_was_tested(store: AuditStore) -> None:
+    fault = {"template": "gateway/error", "parameters": {"status": 503}, "duration": 120.0}
+    spec = {
+        "spec": {
+            "hypothesis": "withstands",
+            "fault": fault,
+            "arms": {"chaos": {"share": 0.25}, "unit": "request"},
+        },
+        "objectives": [
+            {"name": "chat", "objective_ratio": 0.99, "indicator": {"max_gap_seconds": 2.0}}
+        ],
+    }
+    open_run(store, spec=spec)
+    report = assemble(store, "run-1")
+    assert report["tested"]["parameters"] == {"status": 503}
+    text = render(report)
+    for row in (
+        "| fault | gateway/error |",
+        "| status | 503 |",
+        "| duration | 120.0 s |",
+        "| share | 0.25 of requests |",
+        "| SLO chat | 0.99 good; max_gap_seconds 2.0 |",
+    ):
+        assert row in text, text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason", "words"),
+    [
+        ("FAIL", "verdict", "HELPS"),
+        ("PASS", "verdict", "DOES NOT HELP"),
+        ("FAIL", "guard", "FAIL"),
+        ("INCONCLUSIVE", "limit_time", "INCONCLUSIVE"),
+    ],
+)
+def test_a_remedy_helps_or_does_not(verdict: str, reason: str, words: str) -> None:
+    assert verdict_words("remedy", verdict, reason) == words
+    assert verdict_words("compare", verdict, reason) == verdict

@@ -45,6 +45,21 @@ async def test_a_remedy_that_helps_is_proven_against_the_hold_out(world: World) 
     kinds = world.kinds()
     assert kinds.index("injected") < kinds.index("remedy_applied") < kinds.index("withdrawn")
     world.gateway.assert_steady()
+    report = assemble(world.store, world.run_id())
+    assert report["tested"]["fault"] == mended()["fault"]["template"]
+    trial = next(phase for phase in report["phases"] if phase["mode"] == "remedy")
+    assert trial["verdict"] == "FAIL"  # the JSON keeps the judge's word
+    text = render(report)
+    for part in (
+        f"| fault | {report['tested']['fault']} |",
+        "| remedy | HELPS |",
+        "| met again under the fault | PASS |",
+        "| recovery after withdrawal | PASS |",
+        "## Fault seen",
+        "| hold-out |",
+        "| chaos |",
+    ):
+        assert part in text, text
     assert replay(world.store, world.run_id()) == []
 
 
