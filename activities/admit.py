@@ -160,12 +160,12 @@ class Admission:
         stop = await self._holds.stop_state()
         if stop.stopped:
             raise fatal(
-                "Stopped", f"a global stop is in force ({stop.reason}): `burnproof release`"
+                "Stopped", f"a global stop is in force ({stop.reason}); `burnproof release`"
             )
         routes = await self._gateway.routes()
         state = await self._gateway.state()
         if state.get("stopped"):
-            raise fatal("Stopped", "the gateway is stopped: `burnproof release` frees it")
+            raise fatal("Stopped", "a global stop is in force at the gateway; `burnproof release`")
         try:
             chosen = resolve_target(spec.target, [route_facts(route) for route in routes])
             arms = resolve_arms(spec.arms.chaos.replicas, chosen.replicas)
@@ -212,5 +212,6 @@ class Admission:
                     ) from refused
                 if attempt == "after a sweep" or not await self._sweeper.free(refused.hold):
                     raise fatal(
-                        "TargetBusy", f"{hold} is held by run {refused.hold.run_id}"
+                        "TargetBusy",
+                        f"{hold} is busy: run {refused.hold.run_id} holds it; follow or abort it",
                     ) from refused

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 
 class RunOutcome(StrEnum):
@@ -91,6 +91,8 @@ class OutcomeInput(BaseModel, frozen=True):
     """What broke in the machinery."""
     configuration_error: str | None = None
     """Why the experiment could not be run as written."""
+    refused: Annotated[bool, Field(exclude_if=lambda refused: not refused)] = False
+    """Whether the error or failure above is a refusal by circumstances: a target in use, a stop."""
     cleanup_failed: tuple[str, ...] = ()
     """What could not be proven to be undone."""
     lease_lost: bool = False
@@ -148,10 +150,12 @@ def _circumstances(given: OutcomeInput) -> Iterator[_Finding]:
             RunOutcome.CLEANUP_FAILED, "cleanup_failed", f"Not proven to be undone: {what}."
         )
     if given.configuration_error is not None:
-        sentence = f"It could not be run as written: {given.configuration_error}."
+        told = "It was not begun" if given.refused else "It could not be run as written"
+        sentence = f"{told}: {given.configuration_error}."
         yield _Finding(RunOutcome.CONFIGURATION, "configuration_error", sentence)
     if given.failure is not None:
-        sentence = f"The machinery broke: {given.failure}."
+        told = "It was not begun" if given.refused else "The machinery broke"
+        sentence = f"{told}: {given.failure}."
         yield _Finding(RunOutcome.CONFIGURATION, "failure", sentence)
     if given.aborted_by is not None:
         yield _Finding(_OPEN, "aborted_by", f"Stopped by {given.aborted_by or 'a person'}.")

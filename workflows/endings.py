@@ -27,6 +27,9 @@ CONFIGURATION_KINDS = frozenset(
     }
 )
 
+REFUSED_KINDS = frozenset({"TargetBusy", "Quarantined", "NotApproved", "Stopped"})
+"""Refusals that tell of the circumstances, and of no mistake in document or machinery."""
+
 
 def root_cause(error: BaseException) -> BaseException:
     """Return what our own code raised: the first cause that is no wrapper of Temporal's.
@@ -108,6 +111,7 @@ def outcome_input(facts: Facts, failed: tuple[str, ...]) -> OutcomeInput:
         aborted_by=_aborted_by(facts),
         failure=facts.failure if facts.failure and not is_configuration else None,
         configuration_error=facts.failure if is_configuration else None,
+        refused=facts.failure_kind in REFUSED_KINDS,
         cleanup_failed=failed,
         lease_lost=_lease_lost(facts),
         lease_end=facts.lease_end,

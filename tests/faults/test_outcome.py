@@ -281,3 +281,28 @@ def test_something_more_against_a_run_never_makes_it_better(given):
 def test_the_wire_form_decides_the_same(given):
     read_back = OutcomeInput.model_validate_json(given.model_dump_json())
     assert decide_outcome(read_back) == decide_outcome(given)
+
+
+def test_a_refusal_by_circumstances_is_no_mistake_and_keeps_its_exit_code() -> None:
+    busy = OutcomeInput(
+        hypothesis="withstands",
+        configuration_error="route/chat is busy: run r holds it; follow or abort it",
+        refused=True,
+    )
+    stopped = OutcomeInput(
+        hypothesis="withstands",
+        failure="a global stop is in force (drill); `burnproof release`",
+        refused=True,
+    )
+    told = [(decide_outcome(given).reasons[0], decide_outcome(given)) for given in (busy, stopped)]
+    assert [sentence for sentence, _ in told] == [
+        "It was not begun: route/chat is busy: run r holds it; follow or abort it.",
+        "It was not begun: a global stop is in force (drill); `burnproof release`.",
+    ]
+    assert [(str(r.outcome), r.exit_code) for _, r in told] == [("CONFIGURATION", 3)] * 2
+
+
+def test_an_old_record_without_the_mark_of_a_refusal_keeps_its_words() -> None:
+    given = OutcomeInput(hypothesis="withstands", failure="the disk is full")
+    assert "refused" not in given.model_dump()
+    assert decide_outcome(given).reasons[0] == "The machinery broke: the disk is full."

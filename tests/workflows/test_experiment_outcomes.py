@@ -1,6 +1,8 @@
 """Each way a run can go, over real activities and a SIMULATED gateway."""
 
+import asyncio
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.testing import WorkflowEnvironment
 
+from api.runs import ended
 from audit.markdown import render
 from audit.replay import replay
 from audit.report import assemble
@@ -229,3 +232,30 @@ async def test_a_remedy_that_is_no_tighter_than_what_is_in_force_is_not_tried(
     assert result["exit_code"] != 0
     assert "attach breaker" not in world.gateway.acts
     world.gateway.assert_steady()
+
+
+async def test_a_target_in_use_is_called_busy_and_names_the_run_that_holds_it(world: World) -> None:
+    first = await world.start(experiment(approval={"required": True, "within": "1h"}))
+    while (await first.query("view"))["phase"] != "waiting for approval":
+        pass
+    holder = world.run_id()
+    refused = await ended(asyncio.create_task((await world.start(experiment())).result()))
+    assert (refused.outcome, refused.exit_code) == ("CONFIGURATION", 3)
+    assert f"is busy: run {holder} holds it; follow or abort it" in refused.reasons[0]
+    second = next(row for row in world.store.history() if row.run_id != holder)
+    (reason, *_) = assemble(world.store, second.run_id)["reasons"]
+    assert reason.startswith("It was not begun: ")
+    assert replay(world.store, second.run_id) == []
+    await first.execute_update("abort", AbortInput(by="kim"))
+    await first.result()
+
+
+async def test_a_run_under_a_global_stop_is_refused_by_that_stop(world: World) -> None:
+    world.store.set_stop("drill", "kim", datetime.now(UTC))
+    with pytest.raises(WorkflowFailureError):
+        await outcome(world, experiment())
+    report = assemble(world.store, world.run_id())
+    assert (report["outcome"], report["exit_code"]) == ("CONFIGURATION", 3)
+    said = "It was not begun: a global stop is in force (drill); `burnproof release`."
+    assert report["reasons"][0] == said
+    assert replay(world.store, world.run_id()) == []
