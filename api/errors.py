@@ -1,9 +1,14 @@
 """What the doors refuse.
 
 Exception
-└── NotReachable   no Temporal server there; the message names the command that mends it
+├── NotReachable   no Temporal server there; the message names the command that mends it
+└── NoTrail        no audit database there; the message names the setting that mends it
 """
 
 
 class NotReachable(Exception):
     """The Temporal server cannot be reached; the message says what to do."""
+
+
+class NoTrail(Exception):
+    """There is no audit database to read; the message says where it was looked for."""

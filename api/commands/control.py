@@ -89,7 +89,7 @@ def release() -> None:
     from api.context import load_context, login
 
     context = load_context()
-    context.store().clear_stop(login(), datetime.now(UTC))
+    context.trail().clear_stop(login(), datetime.now(UTC))
 
     async def gateway() -> None:
         admin = context.admin()
@@ -141,7 +141,7 @@ def list_holds() -> None:
     """List who holds what."""
     from api.context import load_context
 
-    for hold in load_context().store().list_holds():
+    for hold in load_context().trail().list_holds():
         typer.echo(f"{hold.target}: {hold.state} {hold.run_id or ''} {hold.reason}".rstrip())
 
 
@@ -153,7 +153,7 @@ def clear_hold(
     """Free a quarantined target after you have looked at it."""
     from api.context import load_context, login
 
-    load_context().store().clear_quarantine(target, login(), reason, datetime.now(UTC))
+    load_context().trail().clear_quarantine(target, login(), reason, datetime.now(UTC))
     typer.echo(f"{target}: free")
 
 

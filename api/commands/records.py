@@ -29,7 +29,11 @@ def history(
     from api.context import load_context
     from api.plain import plain
 
-    rows = load_context().store().history(limit)
+    context = load_context()
+    rows = context.trail().history(limit)
+    if not rows:
+        typer.echo(f"no runs yet in {context.trail_name()}", err=True)
+        return
     table = Table("run", "kind", "outcome", "exit", "opened", "by", "trigger", box=None)
     for row in rows:
         table.add_row(
@@ -68,7 +72,7 @@ def show(
     from audit.markdown import render
     from audit.report import assemble
 
-    store = load_context().store()
+    store = load_context().trail()
     report = assemble(store, resolve_run(store, run))
     typer.echo(json.dumps(report, indent=2, default=repr) if as_json else render(report))
 
@@ -81,7 +85,7 @@ def replay(
     from api.context import load_context
     from audit.replay import replay as replay_run
 
-    store = load_context().store()
+    store = load_context().trail()
     if every == (run is not None):
         raise typer.BadParameter("name one run, or say --all")
     names = (

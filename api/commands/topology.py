@@ -52,7 +52,7 @@ def topology(
     elif path.suffix in SPAN_FILES:
         found = reading.from_spans(path)
     else:
-        store = context.store()
+        store = context.trail()
         found = reading.stored(store, resolve_run(store, source))
     if as_json:
         document = {**reading.as_json(found), "is_simulated": context.is_simulated}

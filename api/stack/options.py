@@ -13,6 +13,8 @@ from pathlib import Path
 from api.stack.errors import StackError
 
 STATE_VARIABLE = "BURNPROOF_STACK_DIR"
+AUDIT_FILE = "audit.db"
+"""Name of the audit database in the state directory; it stays when the stack goes."""
 ROUTE = "chat"
 MODEL = "tiny-chat"
 LABELS = {"tier": "chat"}

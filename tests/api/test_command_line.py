@@ -106,12 +106,14 @@ def test_a_server_that_is_not_there_is_exit_3_with_the_command_that_starts_one(
     assert "burnproof up" in capsys.readouterr().err
 
 
-def test_an_unknown_run_is_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_run_is_exit_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    AuditStore(f"sqlite:///{tmp_path / 'audit.db'}").upgrade()
     assert run(["show", "nothing"]) == 3
     assert "burnproof history" in capsys.readouterr().err
 
 
-def test_replaying_nothing_is_not_a_success() -> None:
+def test_replaying_nothing_is_not_a_success(tmp_path: Path) -> None:
+    AuditStore(f"sqlite:///{tmp_path / 'audit.db'}").upgrade()
     assert run(["replay", "--all"]) == 3
 
 
