@@ -103,31 +103,35 @@ def release() -> None:
 
 
 def abort(
-    workflow_id: Annotated[str, typer.Argument(help="Workflow id of the run.")],
+    run: Annotated[str, typer.Argument(help="Run id, its beginning, or workflow id.")],
     reason: Annotated[str, typer.Option(help="Why.")] = "",
 ) -> None:
     """Stop one run: its fault is withdrawn, it ends INCONCLUSIVE."""
     from api import client as temporal
+    from api import runs
     from api.context import load_context, login
 
     async def send() -> str:
         client = await temporal.connect(load_context().temporal)
-        return (await temporal.abort(client, workflow_id, login(), reason)).message
+        found = await runs.find_open(client, run)
+        return (await temporal.abort(client, found.workflow_id, login(), reason)).message
 
     typer.echo(asyncio.run(send()))
 
 
 def approve(
-    workflow_id: Annotated[str, typer.Argument(help="Workflow id of the run.")],
+    run: Annotated[str, typer.Argument(help="Run id, its beginning, or workflow id.")],
     note: Annotated[str, typer.Option(help="Why it is fine.")] = "",
 ) -> None:
     """Consent to a run that waits for approval; never your own."""
     from api import client as temporal
+    from api import runs
     from api.context import load_context, login
 
     async def send() -> tuple[bool, str]:
         client = await temporal.connect(load_context().temporal)
-        answer = await temporal.approve(client, workflow_id, login(), note)
+        found = await runs.find_open(client, run)
+        answer = await temporal.approve(client, found.workflow_id, login(), note)
         return answer.accepted, answer.message
 
     accepted, message = asyncio.run(send())

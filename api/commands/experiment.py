@@ -61,9 +61,11 @@ def run(
     raise typer.Exit(code)
 
 
-def follow(run_or_workflow: Annotated[str, typer.Argument(help="Workflow id of a run.")]) -> None:
+def follow(
+    run: Annotated[str, typer.Argument(help="Run id, its beginning, or workflow id.")],
+) -> None:
     """Follow a run that was started elsewhere, and exit with its code."""
     from api import runs
     from api.context import load_context
 
-    raise typer.Exit(asyncio.run(runs.follow(run_or_workflow, load_context())))
+    raise typer.Exit(asyncio.run(runs.follow(run, load_context())))
