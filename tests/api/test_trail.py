@@ -1,11 +1,13 @@
 """Which audit database a command reads when no stack runs, and that reading makes none."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from api.cli import run
+from api.columns import lines
 from audit.store import AuditStore
 
 READERS = (["history"], ["show", "aa"], ["replay", "--all"], ["holds", "list"])
@@ -69,3 +71,47 @@ def test_an_empty_history_says_where_it_looked(
     a_trail(stack / "audit.db")
     assert run(["history"]) == 0
     assert capsys.readouterr().err == f"no runs yet in {stack / 'audit.db'}\n"
+
+
+LONG = f"{'x' * 48}-12345678"
+
+
+def test_a_pipe_gets_every_run_whole_and_json_has_all_of_it(
+    stack: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    store = a_trail(stack / "audit.db", LONG)
+    store.finish_run(LONG, "CLEANUP_FAILED", 4, datetime.now(UTC))
+    assert run(["history"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == [LONG, "CLEANUP_FAILED"]
+    assert run(["history", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["run_id"], row["outcome"], row["exit_code"]) == (LONG, "CLEANUP_FAILED", 4)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_terminal_leaves_out_columns_and_never_cuts_run_or_outcome(width: int) -> None:
+    titles = ("run", "outcome", "opened (UTC)", "by")
+    short = ("aa-null-12345678", "PASS", "2026-11-30 23:00", "b" * 90)
+    assert lines([titles, (LONG, "CLEANUP_FAILED", *short[2:])], 2, width)[1] == (
+        f"{LONG}  CLEANUP_FAILED"
+    )
+    shown = lines([titles, short], 2, width)
+    assert max(len(line) for line in shown) <= width
+    assert shown[1].startswith("aa-null-12345678  PASS     2026-11-30 23:00")
+
+
+def test_a_name_of_several_runs_lists_them_with_time_and_outcome(
+    stack: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = a_trail(stack / "audit.db", "aa-null-11111111", "aa-null-22222222")
+    store.finish_run("aa-null-11111111", "PASS", 0, datetime.now(UTC))
+    assert run(["show", "aa-null"]) == 3
+    said = capsys.readouterr().err
+    year = f"{datetime.now(UTC):%Y-}"
+    assert "2 runs named 'aa-null', say which:" in said
+    assert any(
+        line.startswith(f"  aa-null-11111111  {year}") and line.endswith("  PASS")
+        for line in said.splitlines()
+    )
+    assert any(line.endswith("  open") for line in said.splitlines())
