@@ -50,13 +50,22 @@ def is_expected(problem: Exception) -> bool:
     from sqlalchemy.exc import SQLAlchemyError
     from temporalio.exceptions import TemporalError
 
-    from api.errors import NoTrail, NotReachable
+    from api.errors import NoStack, NoTrail, NotReachable
     from api.stack.errors import StackError
     from audit.errors import AuditError
     from slo.errors import SpecErrors
     from targets.errors import TargetError
 
-    ours = (StackError, NotReachable, NoTrail, SpecErrors, AuditError, TargetError, TemporalError)
+    ours = (
+        StackError,
+        NotReachable,
+        NoStack,
+        NoTrail,
+        SpecErrors,
+        AuditError,
+        TargetError,
+        TemporalError,
+    )
     return isinstance(problem, (*ours, SQLAlchemyError, ValueError, OSError))
 
 

@@ -14,8 +14,8 @@ import httpx
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from api.errors import NoTrail
-from api.stack.options import AUDIT_FILE, default_directory
+from api.errors import NoStack, NoTrail
+from api.stack.options import AUDIT_FILE, STATE_VARIABLE, default_directory
 from api.stack.state import load_state
 from audit.store import AuditStore
 from settings import AuditSettings, GatewaySettings, TemporalSettings, WorkerSettings, is_set
@@ -86,7 +86,15 @@ class Context:
 
         Raises:
             ValueError: no token is set, or the address is none.
+            NoStack: no token is set, and no stack runs that has one.
         """
+        named = ("BURNPROOF_GATEWAY_ADMIN_TOKEN_FILE", "BURNPROOF_GATEWAY_ADMIN_TOKEN")
+        if self.no_stack_in is not None and not any(is_set(name) for name in named):
+            raise NoStack(
+                f"no stack runs from {self.no_stack_in}: `burnproof up`, or set "
+                f"{STATE_VARIABLE} to the state directory of one that runs, or "
+                "BURNPROOF_GATEWAY_URL and BURNPROOF_GATEWAY_ADMIN_TOKEN_FILE to a gateway"
+            )
         try:
             return connect(self.gateway.urls(), self.gateway.token())
         except httpx.InvalidURL:
