@@ -91,7 +91,9 @@ def run(arguments: list[str]) -> int:
     except typer.Abort:
         return EXIT_STOPPED
     except typer.TyperException as usage:
-        typer.echo(f"burnproof: {usage.format_message()}", err=True)
+        said = usage.format_message()
+        if said:  # empty where the help was shown instead
+            typer.echo(f"burnproof: {said}", err=True)
         return EXIT_NOTHING_LEARNT
     except KeyboardInterrupt:
         return EXIT_STOPPED

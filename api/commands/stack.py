@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from api.consoles import make_console
 from api.stack import reaper
 from api.stack.display import Display, title
 from api.stack.errors import StackError
@@ -227,7 +228,7 @@ def status(
         both = {"stack": state.model_dump(mode="json"), "now": picture.to_json()}
         typer.echo(json.dumps(both, indent=2))
     else:
-        Console().print(render(state, picture))
+        make_console().print(render(state, picture))
 
 
 def doctor(

@@ -38,10 +38,9 @@ def topology(
     """Show stages, paths and prefix hot spots, each with what it rests on."""
     import asyncio
 
-    from rich.console import Console
-
     from api import topology as reading
     from api.commands.records import resolve_run
+    from api.consoles import make_console
     from api.context import load_context
     from api.live import SIMULATED
 
@@ -58,7 +57,7 @@ def topology(
         document = {**reading.as_json(found), "is_simulated": context.is_simulated}
         typer.echo(json.dumps(document, indent=2))
         return
-    console = Console(markup=False, highlight=False)
+    console = make_console()
     show(console, found)
     if context.is_simulated:
         console.print(SIMULATED)
