@@ -50,13 +50,22 @@ def is_expected(problem: Exception) -> bool:
     from sqlalchemy.exc import SQLAlchemyError
     from temporalio.exceptions import TemporalError
 
-    from api.errors import NotReachable
+    from api.errors import NoStack, NoTrail, NotReachable
     from api.stack.errors import StackError
     from audit.errors import AuditError
     from slo.errors import SpecErrors
     from targets.errors import TargetError
 
-    ours = (StackError, NotReachable, SpecErrors, AuditError, TargetError, TemporalError)
+    ours = (
+        StackError,
+        NotReachable,
+        NoStack,
+        NoTrail,
+        SpecErrors,
+        AuditError,
+        TargetError,
+        TemporalError,
+    )
     return isinstance(problem, (*ours, SQLAlchemyError, ValueError, OSError))
 
 
@@ -82,7 +91,9 @@ def run(arguments: list[str]) -> int:
     except typer.Abort:
         return EXIT_STOPPED
     except typer.TyperException as usage:
-        typer.echo(f"burnproof: {usage.format_message()}", err=True)
+        said = usage.format_message()
+        if said:  # empty where the help was shown instead
+            typer.echo(f"burnproof: {said}", err=True)
         return EXIT_NOTHING_LEARNT
     except KeyboardInterrupt:
         return EXIT_STOPPED

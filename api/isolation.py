@@ -37,7 +37,7 @@ async def from_gateway(context: Context, route: str | None, minutes: float) -> E
 
 def from_run(context: Context, run_id: str) -> Evidence:
     """Read what a run put on the audit trail while it observed."""
-    store = context.store()
+    store = context.trail()
     pages = [
         Page.from_json(raw)
         for stream in store.streams(run_id)

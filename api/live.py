@@ -121,7 +121,8 @@ def print_result(console: Console, result: FaultExperimentResult, is_simulated: 
     if is_simulated:
         console.print(f"  {SIMULATED}", style="yellow")
     if result.run_id:
-        console.print(f"  burnproof show {result.run_id}   burnproof replay {result.run_id}")
+        more = f"  burnproof show {result.run_id}   burnproof replay {result.run_id}"
+        console.print(more, highlight=False, soft_wrap=True, markup=False)
 
 
 def plan_lines(  # one argument for each thing the plan shows

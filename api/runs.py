@@ -19,7 +19,7 @@ from temporalio.exceptions import ApplicationError, CancelledError, TemporalErro
 
 from activities.admit import ParsedExperiment, parse_documents, route_facts
 from api import client as temporal
-from api import live
+from api import live, naming
 from api.context import Context, login
 from api.plain import plain
 from audit.redaction import secret_paths
@@ -119,11 +119,12 @@ async def start(raw: dict[str, Any], context: Context, *, detach: bool, as_json:
     client = await temporal.connect(context.temporal)
     started = await temporal.start_experiment(client, raw)
     console = Console(stderr=as_json)
-    console.print(f"run {started.run_id}  workflow {started.workflow_id}", markup=False)
+    _say(console, f"run {started.run_id}  workflow {started.workflow_id}")
     if context.temporal.ui_url:
-        console.print(
+        _say(
+            console,
             f"{context.temporal.ui_url}/namespaces/{context.temporal.namespace}"
-            f"/workflows/{started.workflow_id.replace('/', '%2F')}"
+            f"/workflows/{started.workflow_id.replace('/', '%2F')}",
         )
     if detach:
         if context.is_simulated:
@@ -133,11 +134,33 @@ async def start(raw: dict[str, Any], context: Context, *, detach: bool, as_json:
     return await _watch(client, handle, console, context, as_json=as_json)
 
 
-async def follow(workflow_id: str, context: Context) -> int:
-    """Follow a run that was started elsewhere; return its exit code."""
+async def follow(given: str, context: Context) -> int:
+    """Follow a run that was started elsewhere; return its exit code, also if it has ended."""
     client = await temporal.connect(context.temporal)
-    handle = client.get_workflow_handle(workflow_id)
+    run = await naming.find(client, given)
+    if run.closed_at is not None:
+        typer.echo(f"{run.run_id}: {await how_it_ended(client, run)}")
+    handle = client.get_workflow_handle(run.workflow_id)
     return await _watch(client, handle, Console(), context, as_json=False)
+
+
+async def find_open(client: Client, given: str) -> naming.Listed:
+    """Return the open run that is meant.
+
+    Raises:
+        ValueError: none, several, or it has ended; then the message says how and when.
+    """
+    run = await naming.find(client, given)
+    if run.closed_at is not None:
+        raise ValueError(f"{run.run_id}: {await how_it_ended(client, run)}")
+    return run
+
+
+async def how_it_ended(client: Client, run: naming.Listed) -> str:
+    """Say with what outcome a run ended, and when."""
+    handle = client.get_workflow_handle(run.workflow_id, run_id=run.temporal_run_id)
+    result = await ended(asyncio.ensure_future(handle.result()))
+    return f"it ended {result.outcome} at {run.closed_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 async def _watch(
@@ -162,9 +185,10 @@ async def _watch(
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # we leave already
         for task in (ending, showing):
             task.cancel()
-        console.print(
+        _say(
+            console,
             f"\ndetached: the run goes on. `burnproof follow {handle.id}` shows it, "
-            f"`burnproof abort {handle.id}` stops it and withdraws the fault."
+            f"`burnproof abort {handle.id}` stops it and withdraws the fault.",
         )
         return EXIT_STOPPED
     await showing
@@ -174,6 +198,11 @@ async def _watch(
     else:
         live.print_result(console, result, context.is_simulated)
     return result.exit_code
+
+
+def _say(console: Console, text: str) -> None:
+    """Print a line as it is: what a person copies from it is never broken in two."""
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 async def _show_until(
@@ -193,8 +222,7 @@ async def _show_until(
                     screen.update(picture.render(view, figures))
                 else:
                     for line in picture.lines(view, figures):
-                        said = plain(line)
-                        console.print(said, highlight=False, soft_wrap=True, markup=False)
+                        _say(console, plain(line))
             await asyncio.wait([ending], timeout=FOLLOW_SECONDS)
 
 

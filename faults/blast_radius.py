@@ -114,6 +114,16 @@ def admit(given: AdmitInput) -> AdmitReport:
     return AdmitReport(admitted=not problems, problems=problems, warnings=warnings, plan=plan)
 
 
+def static_problems(spec: ExperimentSpec) -> tuple[Finding, ...]:
+    """Return what forbids the experiment on any target and under any traffic."""
+    given = AdmitInput(spec=spec, control=(), chaos=())
+    findings = [*_radius(given), *_match(given), *_lengths(given)]
+    for objective in objectives(spec):
+        findings += _ceiling(spec, objective)
+    findings += _power(given, expected_plan(spec, None))
+    return tuple(item for item in findings if item.level == "problem")
+
+
 def _problem(code: str, path: str, message: str) -> Finding:
     return Finding(code=code, level="problem", path=path, message=message)
 
@@ -175,18 +185,31 @@ def _lengths(given: AdmitInput) -> Iterator[Finding]:
         yield _problem("lease", "lease.seconds", message)
 
 
+def _ceiling(spec: ExperimentSpec, objective: Objective) -> Iterator[Finding]:
+    """Check the guard against all requests being bad: no traffic can have more."""
+    rate, budget = spec.guard.abort_burn_rate, Decimal(1) - Decimal(repr(objective.objective_ratio))
+    if Decimal(repr(rate)) * budget >= 1:
+        message = (
+            f"can never fire for {objective.name}: {_limit_text(rate, objective)}, and no more "
+            f"than all requests can be bad; the rate must be below {Decimal(1) / budget:.4g}"
+        )
+        yield _problem("guard_cannot_fire", "guard.abort_burn_rate", message)
+
+
+def _limit_text(rate: float, objective: Objective) -> str:
+    ratio = objective.objective_ratio
+    limit = Decimal(repr(rate)) * (Decimal(1) - Decimal(repr(ratio)))
+    return f"{rate:g} × (1 − {ratio:g}) = {limit:.4g}"
+
+
 def _guard(given: AdmitInput, objective: Objective) -> Iterator[Finding]:
     guard, path = given.spec.guard, "guard.abort_burn_rate"
     budget = Decimal(1) - Decimal(repr(objective.objective_ratio))
     limit = Decimal(repr(guard.abort_burn_rate)) * budget
-    ceiling = Decimal(1) / budget
-    told = f"{guard.abort_burn_rate:g} × (1 − {objective.objective_ratio:g}) = {limit:.4g}"
-    if limit >= 1:
-        message = (
-            f"can never fire for {objective.name}: {told}, and no more than all requests can be "
-            f"bad; the rate must be below {ceiling:.4g}"
-        )
-        yield _problem("guard_cannot_fire", path, message)
+    told = _limit_text(guard.abort_burn_rate, objective)
+    impossible = list(_ceiling(given.spec, objective))
+    if impossible:
+        yield from impossible
         return
     held = max(guard.min_requests, int((given.rate or 0.0) * guard.window))
     provable = Decimal(repr(_TAIL ** (1 / held)))

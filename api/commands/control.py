@@ -89,7 +89,7 @@ def release() -> None:
     from api.context import load_context, login
 
     context = load_context()
-    context.store().clear_stop(login(), datetime.now(UTC))
+    context.trail().clear_stop(login(), datetime.now(UTC))
 
     async def gateway() -> None:
         admin = context.admin()
@@ -103,31 +103,35 @@ def release() -> None:
 
 
 def abort(
-    workflow_id: Annotated[str, typer.Argument(help="Workflow id of the run.")],
+    run: Annotated[str, typer.Argument(help="Run id, its beginning, or workflow id.")],
     reason: Annotated[str, typer.Option(help="Why.")] = "",
 ) -> None:
     """Stop one run: its fault is withdrawn, it ends INCONCLUSIVE."""
     from api import client as temporal
+    from api import runs
     from api.context import load_context, login
 
     async def send() -> str:
         client = await temporal.connect(load_context().temporal)
-        return (await temporal.abort(client, workflow_id, login(), reason)).message
+        found = await runs.find_open(client, run)
+        return (await temporal.abort(client, found.workflow_id, login(), reason)).message
 
     typer.echo(asyncio.run(send()))
 
 
 def approve(
-    workflow_id: Annotated[str, typer.Argument(help="Workflow id of the run.")],
+    run: Annotated[str, typer.Argument(help="Run id, its beginning, or workflow id.")],
     note: Annotated[str, typer.Option(help="Why it is fine.")] = "",
 ) -> None:
     """Consent to a run that waits for approval; never your own."""
     from api import client as temporal
+    from api import runs
     from api.context import load_context, login
 
     async def send() -> tuple[bool, str]:
         client = await temporal.connect(load_context().temporal)
-        answer = await temporal.approve(client, workflow_id, login(), note)
+        found = await runs.find_open(client, run)
+        answer = await temporal.approve(client, found.workflow_id, login(), note)
         return answer.accepted, answer.message
 
     accepted, message = asyncio.run(send())
@@ -141,7 +145,7 @@ def list_holds() -> None:
     """List who holds what."""
     from api.context import load_context
 
-    for hold in load_context().store().list_holds():
+    for hold in load_context().trail().list_holds():
         typer.echo(f"{hold.target}: {hold.state} {hold.run_id or ''} {hold.reason}".rstrip())
 
 
@@ -153,7 +157,7 @@ def clear_hold(
     """Free a quarantined target after you have looked at it."""
     from api.context import load_context, login
 
-    load_context().store().clear_quarantine(target, login(), reason, datetime.now(UTC))
+    load_context().trail().clear_quarantine(target, login(), reason, datetime.now(UTC))
     typer.echo(f"{target}: free")
 
 

@@ -26,8 +26,17 @@ def register(app: typer.Typer) -> None:
 def validate(file: File) -> None:
     """Check an experiment file and everything it names; touches nothing."""
     from api import runs
+    from faults.blast_radius import static_problems
+    from slo.errors import SpecError
 
-    parsed, _ = runs.load_or_exit(file)
+    parsed, document = runs.load_or_exit(file)
+    problems = [
+        document.line(SpecError(item.path, item.message)) for item in static_problems(parsed.spec)
+    ]
+    for line in problems:
+        typer.echo(line, err=True)
+    if problems:
+        raise typer.Exit(EXIT_NOTHING_LEARNT)
     typer.echo(f"{file}: valid ({parsed.spec.metadata.name}, {parsed.spec.fault.template})")
 
 
@@ -61,9 +70,11 @@ def run(
     raise typer.Exit(code)
 
 
-def follow(run_or_workflow: Annotated[str, typer.Argument(help="Workflow id of a run.")]) -> None:
+def follow(
+    run: Annotated[str, typer.Argument(help="Run id, its beginning, or workflow id.")],
+) -> None:
     """Follow a run that was started elsewhere, and exit with its code."""
     from api import runs
     from api.context import load_context
 
-    raise typer.Exit(asyncio.run(runs.follow(run_or_workflow, load_context())))
+    raise typer.Exit(asyncio.run(runs.follow(run, load_context())))

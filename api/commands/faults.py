@@ -20,15 +20,15 @@ def register(app: typer.Typer) -> None:
 @faults_app.command("list")
 def list_faults() -> None:
     """List the templates."""
-    from rich.console import Console
     from rich.table import Table
 
+    from api.consoles import make_console
     from faults.catalog import CATALOG
 
     table = Table("template", "class", "what it does", box=None)
     for info in CATALOG.values():
         table.add_row(info.id, info.blast.value, info.summary)
-    Console(markup=False).print(table)
+    make_console().print(table)
 
 
 @faults_app.command("show")
@@ -61,9 +61,9 @@ def verify_faults(
     ] = None,
 ) -> None:
     """Prove faults on the stack that runs: injected, seen, withdrawn, gone."""
-    from rich.console import Console
     from rich.table import Table
 
+    from api.consoles import make_console
     from api.context import load_context
     from api.fault_verify import Verdict, verify
     from faults.catalog import CATALOG, template_info
@@ -80,7 +80,7 @@ def verify_faults(
     for proof in found:
         cells = (proof.effect.value, proof.removal.value, f"{proof.seconds:.1f}", proof.seen)
         table.add_row(proof.template, proof.case, proof.route, *cells)
-    Console(markup=False).print(table)
+    make_console().print(table)
     verdicts = [verdict for proof in found for verdict in (proof.effect, proof.removal)]
     unproven = verdicts.count(Verdict.UNPROVEN)
     missing = sum(proof.effect is Verdict.NOT_HERE for proof in found)

@@ -1,15 +1,20 @@
 """`history`, `show`, `replay`: read the audit trail, and compute every decision again."""
 
 import json
+import shutil
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from audit.records import RunRecord
     from audit.store import AuditStore
 
 EXIT_TAMPERED = 1
 EXIT_NOTHING_LEARNT = 3
+MOST_CANDIDATES = 10
+"""Runs that are listed when a name may mean several. Source: ours: half a screen."""
 
 
 def register(app: typer.Typer) -> None:
@@ -21,31 +26,51 @@ def register(app: typer.Typer) -> None:
 
 def history(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Runs to list.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """List runs, newest first."""
-    from rich.console import Console
-    from rich.table import Table
-
+    from api import columns
     from api.context import load_context
     from api.plain import plain
     from audit.report import SIMULATED_ENGINE
 
-    store = load_context().store()
-    rows = store.history(limit)
-    engines = store.engines([row.run_id for row in rows])
-    table = Table("run", "kind", "outcome", "exit", "opened", "by", "trigger", box=None)
-    for row in rows:
-        table.add_row(
+    context = load_context()
+    trail = context.trail()
+    rows = trail.history(limit)
+    engines = trail.engines([row.run_id for row in rows])
+    if not rows:
+        typer.echo(f"no runs yet in {context.trail_name()}", err=True)
+    if as_json:
+        told = [{**_as_json(row), "engine": engines.get(row.run_id)} for row in rows]
+        typer.echo(json.dumps(told, indent=2))
+        return
+    table = [("run", "outcome", "opened (UTC)", "exit", "by", "trigger")] if rows else []
+    table += [
+        (
             row.run_id,
-            row.kind,
             (row.outcome or "open")
             + (" (SIMULATED)" if engines.get(row.run_id) == SIMULATED_ENGINE else ""),
+            _minute(row.opened_at),
             "" if row.exit_code is None else str(row.exit_code),
-            row.opened_at[:19],
             plain(row.requested_by),
             plain(row.trigger),
         )
-    Console(markup=False).print(table)
+        for row in rows
+    ]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in columns.lines(table, kept=2, width=width):
+        typer.echo(line)
+
+
+def _as_json(row: "RunRecord") -> dict[str, object]:
+    """Return a run for machines; the document it was started with is in `show --json`."""
+    names = ("run_id", "workflow_id", "name", "kind", "outcome", "exit_code", "opened_at")
+    more = ("finished_at", "requested_by", "trigger", "parent_run_id", "head_hash")
+    return {name: getattr(row, name) for name in (*names, *more)}
+
+
+def _minute(stamp: str) -> str:
+    return stamp[:16].replace("T", " ")
 
 
 def resolve_run(store: "AuditStore", run: str) -> str:
@@ -56,11 +81,18 @@ def resolve_run(store: "AuditStore", run: str) -> str:
     """
     if store.run(run) is not None:
         return run
-    matching = [row.run_id for row in store.history(10_000) if row.run_id.startswith(run)]
-    if len(matching) != 1:
-        found = "no run" if not matching else f"{len(matching)} runs"
-        raise ValueError(f"{found} named {run!r}: `burnproof history` lists them")
-    return matching[0]
+    matching = [row for row in store.history(10_000) if row.run_id.startswith(run)]
+    if not matching:
+        raise ValueError(f"no run named {run!r}: `burnproof history` lists them")
+    if len(matching) > 1:
+        listed = [
+            f"\n  {row.run_id}  {_minute(row.opened_at)}  {row.outcome or 'open'}"
+            for row in matching[:MOST_CANDIDATES]
+        ]
+        left = len(matching) - len(listed)
+        more = f"\n  and {left} older: `burnproof history` lists them" if left else ""
+        raise ValueError(f"{len(matching)} runs named {run!r}, say which:{''.join(listed)}{more}")
+    return matching[0].run_id
 
 
 def show(
@@ -72,7 +104,7 @@ def show(
     from audit.markdown import render
     from audit.report import assemble
 
-    store = load_context().store()
+    store = load_context().trail()
     report = assemble(store, resolve_run(store, run))
     typer.echo(json.dumps(report, indent=2, default=repr) if as_json else render(report))
 
@@ -85,7 +117,7 @@ def replay(
     from api.context import load_context
     from audit.replay import replay as replay_run
 
-    store = load_context().store()
+    store = load_context().trail()
     if every == (run is not None):
         raise typer.BadParameter("name one run, or say --all")
     names = (

@@ -6,6 +6,7 @@ Exit codes: 0 it worked, or was ended by Ctrl-C; 3 it did not, with one message 
 import asyncio
 import json
 import os
+import shlex
 import signal
 import sys
 import time
@@ -17,10 +18,17 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from api.consoles import make_console
 from api.stack import reaper
 from api.stack.display import Display, title
 from api.stack.errors import StackError
-from api.stack.options import EngineKind, StackOptions, TrafficKind, default_directory
+from api.stack.options import (
+    STATE_VARIABLE,
+    EngineKind,
+    StackOptions,
+    TrafficKind,
+    default_directory,
+)
 from api.stack.ports import all_free
 from api.stack.state import StackState, load_state, started_ticks
 
@@ -110,7 +118,7 @@ async def _up(options: StackOptions) -> int:
         if not stopping.done():
             await started
             display.started(stack.state)
-            display.say("Ctrl-C stops all of it. In another terminal: burnproof run FILE")
+            display.say(f"Ctrl-C stops all of it. In another terminal: {follow_up(options)}")
             await stopping
         return 0
     except StackError as error:
@@ -125,6 +133,14 @@ async def _up(options: StackOptions) -> int:
         return EXIT_NOTHING_LEARNT
     finally:
         await _end(stack, started, stopping, display)
+
+
+def follow_up(options: StackOptions) -> str:
+    """Return the command for another terminal, which must find the same state directory."""
+    command = "burnproof run FILE"
+    if options.directory == default_directory():
+        return command
+    return f"{STATE_VARIABLE}={shlex.quote(str(options.directory))} {command}"
 
 
 async def _end(
@@ -212,7 +228,7 @@ def status(
         both = {"stack": state.model_dump(mode="json"), "now": picture.to_json()}
         typer.echo(json.dumps(both, indent=2))
     else:
-        Console().print(render(state, picture))
+        make_console().print(render(state, picture))
 
 
 def doctor(

@@ -66,7 +66,7 @@ def isolation(  # noqa: PLR0913 - each parameter is an option of the command
         raise typer.BadParameter("name two tenants")
     context = load_context()
     if run:
-        evidence = from_run(context, resolve_run(context.store(), run))
+        evidence = from_run(context, resolve_run(context.trail(), run))
     else:
         evidence = asyncio.run(from_gateway(context, route, minutes))
     exposure = exposure_of(evidence, source, during=during, fault=fault, overrun=overrun)

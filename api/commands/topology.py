@@ -38,10 +38,9 @@ def topology(
     """Show stages, paths and prefix hot spots, each with what it rests on."""
     import asyncio
 
-    from rich.console import Console
-
     from api import topology as reading
     from api.commands.records import resolve_run
+    from api.consoles import make_console
     from api.context import load_context
     from api.live import SIMULATED
 
@@ -52,13 +51,13 @@ def topology(
     elif path.suffix in SPAN_FILES:
         found = reading.from_spans(path)
     else:
-        store = context.store()
+        store = context.trail()
         found = reading.stored(store, resolve_run(store, source))
     if as_json:
         document = {**reading.as_json(found), "is_simulated": context.is_simulated}
         typer.echo(json.dumps(document, indent=2))
         return
-    console = Console(markup=False, highlight=False)
+    console = make_console()
     show(console, found)
     if context.is_simulated:
         console.print(SIMULATED)

@@ -14,6 +14,7 @@ from typing import Any
 
 from api.stack.errors import NotInstalled
 from api.stack.options import (
+    AUDIT_FILE,
     EMBEDDINGS_MODEL,
     EMBEDDINGS_PROCESS,
     EMBEDDINGS_ROUTE,
@@ -120,7 +121,7 @@ class Blueprint:
     @property
     def audit_url(self) -> str:
         """SQLAlchemy address of the audit database, which outlives the stack."""
-        return f"sqlite:///{self.directory / 'audit.db'}"
+        return f"sqlite:///{self.directory / AUDIT_FILE}"
 
     def replicas(self) -> dict[str, str]:
         """Return the engines' addresses by replica name."""

@@ -13,6 +13,8 @@ from pathlib import Path
 from api.stack.errors import StackError
 
 STATE_VARIABLE = "BURNPROOF_STACK_DIR"
+AUDIT_FILE = "audit.db"
+"""Name of the audit database in the state directory; it stays when the stack goes."""
 ROUTE = "chat"
 MODEL = "tiny-chat"
 LABELS = {"tier": "chat"}
@@ -107,7 +109,11 @@ class StackOptions:
                 "or --engine simulated"
             )
         if not self.rate > 0 or self.rate == float("inf"):
-            raise StackError(f"the rate must be a number of requests a second, not {self.rate}")
+            raise StackError(
+                f"the rate must be a number of requests a second above 0, not {self.rate:g}"
+            )
+        if self.max_tokens < 1:
+            raise StackError(f"a request must ask for 1 token at least, not {self.max_tokens}")
         unknown = (set(self.env) - {"*"}) - set(self.processes())
         if unknown:
             raise StackError(f"no process is called {sorted(unknown)[0]!r}")

@@ -1,6 +1,7 @@
 """The command's edges: exit codes, one line a problem, and no traceback."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -106,12 +107,14 @@ def test_a_server_that_is_not_there_is_exit_3_with_the_command_that_starts_one(
     assert "burnproof up" in capsys.readouterr().err
 
 
-def test_an_unknown_run_is_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_run_is_exit_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    AuditStore(f"sqlite:///{tmp_path / 'audit.db'}").upgrade()
     assert run(["show", "nothing"]) == 3
     assert "burnproof history" in capsys.readouterr().err
 
 
-def test_replaying_nothing_is_not_a_success() -> None:
+def test_replaying_nothing_is_not_a_success(tmp_path: Path) -> None:
+    AuditStore(f"sqlite:///{tmp_path / 'audit.db'}").upgrade()
     assert run(["replay", "--all"]) == 3
 
 
@@ -223,3 +226,42 @@ def test_a_stop_that_misses_the_gateway_is_still_put_on_the_trail_and_says_so(
     assert "not everything is stopped" in said.err
     assert said.out == ""
     assert AuditStore(f"sqlite:///{tmp_path / 'audit.db'}").stop_state().stopped
+
+
+@pytest.mark.parametrize(
+    ("line", "bad", "path", "said"),
+    [
+        ("share:", "0.9", "arms.chaos.share", "0.9 of the traffic is more than the 0.5 allowed"),
+        ("duration:", "2h", "fault.duration", "is outside"),
+        ("abort_burn_rate:", "9000", "guard.abort_burn_rate", "can never fire"),
+    ],
+)
+def test_a_bound_that_needs_no_stack_is_told_with_file_line_and_path(
+    line: str, bad: str, path: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(EXAMPLE.parent, tmp_path / "story")
+    file = tmp_path / "story" / "experiment.yaml"
+    text, count = re.subn(rf"{line} [^,}}\n]+", f"{line} {bad}", file.read_text(), count=1)
+    assert count == 1
+    file.write_text(text)
+    number = next(n for n, row in enumerate(text.splitlines(), 1) if f"{line} {bad}" in row)
+    assert run(["validate", str(file)]) == 3
+    told = capsys.readouterr().err
+    assert told.startswith(f"{file}:{number}: {path}: ")
+    assert said in told
+
+
+def test_ctrl_c_while_the_libraries_load_ends_with_the_documented_code_and_no_traceback() -> None:
+    code = (
+        "import os, signal, sys\n"
+        "class Press:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'api.cli': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Press())\n"
+        "from api.entry import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")

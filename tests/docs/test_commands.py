@@ -17,7 +17,7 @@ UP = (
     "tests/stack/test_command_line.py::"
     "test_a_stack_answers_shows_itself_refuses_a_second_one_and_goes_down_without_a_trace"
 )
-CONTROL = "tests/docs/test_commands.py::test_a_run_is_followed_and_stopped_by_its_workflow_id"
+CONTROL = "tests/docs/test_commands.py::test_a_run_is_followed_and_stopped_by_its_run_id"
 ISOLATION = (
     "tests/api/test_tenants_command.py::"
     "test_a_fault_of_one_tenant_is_found_at_the_other_and_only_there"
@@ -39,9 +39,9 @@ ELSEWHERE = {
     "burnproof run examples/aa-null/experiment.yaml": DEMO,
     "burnproof run examples/stall-the-chat-stream/experiment.yaml": DEMO,
     "burnproof run experiment.yaml": DEMO,
-    "burnproof follow WORKFLOW_ID": CONTROL,
-    "burnproof abort WORKFLOW_ID": CONTROL,
-    "burnproof approve WORKFLOW_ID": CONTROL,
+    "burnproof follow RUN_ID": CONTROL,
+    "burnproof abort RUN_ID": CONTROL,
+    "burnproof approve RUN_ID": CONTROL,
     "burnproof holds clear TARGET --reason 'what you checked'": CONTROL,
     "burnproof tenants isolation NOISY QUIET --minutes 30": ISOLATION,
     "burnproof tenants isolation NOISY QUIET --run RUN --fault ITEM": "tests/api/"
@@ -102,17 +102,17 @@ def test_a_simulated_stack_says_so_in_what_it_prints(stack: Path) -> None:
         assert "simulated" in run(words, stack).stdout.lower()
 
 
-def test_a_run_is_followed_and_stopped_by_its_workflow_id(stack: Path) -> None:
+def test_a_run_is_followed_and_stopped_by_its_run_id(stack: Path) -> None:
     example = "examples/aa-null/experiment.yaml"
     started = run(["burnproof", "run", example, "--detach"], stack)
     assert started.returncode == 0, started.stderr
-    workflow = re.search(r"workflow (\S+)", started.stdout)
-    assert workflow
-    approved = run(["burnproof", "approve", workflow[1]], stack)
+    named = re.search(r"run (\S+)  workflow \S+", started.stdout)
+    assert named
+    approved = run(["burnproof", "approve", named[1]], stack)
     assert approved.returncode == 3, "nobody asked for approval"
     assert "Traceback" not in approved.stderr
-    assert run(["burnproof", "abort", workflow[1]], stack).returncode == 0
-    followed = run(["burnproof", "follow", workflow[1]], stack)
+    assert run(["burnproof", "abort", named[1]], stack).returncode == 0
+    followed = run(["burnproof", "follow", named[1]], stack)
     assert followed.returncode == 2, followed.stdout
     assert "INCONCLUSIVE" in followed.stdout
     cleared = run(["burnproof", "holds", "clear", "route/chat", "--reason", "looked"], stack)
