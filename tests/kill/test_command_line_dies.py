@@ -49,7 +49,7 @@ async def test_a_signal_to_the_command_line_never_orphans_a_fault_or_a_lock(worl
         worker.release()
         assert (await run.result())["outcome"] == "PASS"
         await run.left_clean("PASS")
-        following = await Run.start(lane, experiment(lane.name, "next"))
+        following = await Run.start(lane, lasting(lane.name, "next"))
         await following.in_phase("observing")
         await following.handle.cancel()
         await following.result()
