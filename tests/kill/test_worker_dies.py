@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.kill.documents import experiment, lasting, mended
+from tests.kill.documents import errors, experiment, lasting, mended
 from tests.kill.runs import SLACK_SECONDS, Run, now
 from tests.kill.side_by_side import side_by_side
 from tests.kill.workers import Json, Point, until
@@ -134,8 +134,11 @@ async def test_a_worker_killed_in_a_remedy_loses_the_remedy_with_the_fault(world
 async def test_a_worker_told_to_go_hands_over_and_the_run_passes(world: World) -> None:
     async def strike(lane: Lane, stream: str, lease: float) -> None:
         first = lane.worker()
-        kind = mended if stream == "remediating" else experiment
-        run = await Run.start(lane, kind(lane.name, f"handed-over-{stream}", lease))
+        name = f"handed-over-{stream}"
+        # A mild fault is looked at for some seconds, so that the phase is seen on a busy machine.
+        mild = experiment(lane.name, name, lease, fault=errors(0.2))
+        asked = mended(lane.name, name, lease) if stream == "remediating" else mild
+        run = await Run.start(lane, asked)
         await run.in_phase(stream)
         second = lane.worker()
         await second.ready()
